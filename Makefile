@@ -1,0 +1,42 @@
+# Each target does its own set-up: only Python 3.11+ and make are needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+INPUTS := pyproject.toml constraints.txt
+
+.PHONY: help demo test lint format bench clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
+
+demo: $(VENV)/.report  ## draw a batch, fit every method, show and write the results to out/
+	$(BIN)/bitl demo
+
+test: $(VENV)/.test  ## run the tests and the examples in the docstrings
+	$(BIN)/python -m pytest -q
+
+lint: $(VENV)/.lint  ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.lint  ## rewrite the sources in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench  ## measure speed against peers, side by side
+	$(BIN)/python -m benchmarks
+
+clean:  ## remove everything that make creates
+	rm -rf $(VENV) out build
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "bitl needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp per set of extras: .venv/.test is newer than what it was installed from.
+$(VENV)/.%: $(INPUTS) | $(BIN)/python
+	$(PIP) -e '.[$*]'
+	@touch $@
