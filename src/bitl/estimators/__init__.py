@@ -1,0 +1,1 @@
+"""Point estimates of the dynamics, one file per method."""

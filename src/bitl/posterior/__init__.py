@@ -1,0 +1,1 @@
+"""Posteriors over the dynamics, one file per sampler."""
