@@ -1,0 +1,51 @@
+"""bitl: learn how the world responds from the logged decisions of near-optimal experts.
+
+Bayesian Inverse Transition Learning for tabular MDPs: estimators, posteriors, certificates and metrics.
+"""
+
+from . import metrics, worlds
+from ._version import __version__
+from .constraints import Certificate, Constraints, certify, count_violations
+from .errors import BitlError, DataError, InfeasibleError, SamplingError
+from .estimate import Estimate
+from .estimators.mle import fit_mle
+from .expert import ExpertActions, epsilon_for_stochastic_share
+from .labels import Labels
+from .planning import Plan, SoftPlan, evaluate, plan, plan_soft
+from .posterior.dirichlet import sample_dirichlet
+from .posterior.posterior import Posterior
+from .posterior.regret import Regret
+from .posterior.rejection import sample_rejection
+from .task import Task
+from .transitions import Counts, Transitions
+
+__all__ = [
+    "BitlError",
+    "Certificate",
+    "Constraints",
+    "Counts",
+    "DataError",
+    "Estimate",
+    "ExpertActions",
+    "InfeasibleError",
+    "Labels",
+    "Plan",
+    "Posterior",
+    "Regret",
+    "SamplingError",
+    "SoftPlan",
+    "Task",
+    "Transitions",
+    "__version__",
+    "certify",
+    "count_violations",
+    "epsilon_for_stochastic_share",
+    "evaluate",
+    "fit_mle",
+    "metrics",
+    "plan",
+    "plan_soft",
+    "sample_dirichlet",
+    "sample_rejection",
+    "worlds",
+]
