@@ -120,11 +120,11 @@ class Certificate:
         if self.holds:
             return f"All {total} constraints hold under {basis} (epsilon {self.epsilon:g})."
         row = self.table()[0]
-        relation = "must be within epsilon of" if row["kind"] == "closeness" else "must exceed by epsilon"
+        relation = "be within epsilon of" if row["kind"] == "closeness" else "beat by epsilon the action"
         return (
             f"{self.violations} of {total} constraints are violated under {basis} (epsilon {self.epsilon:g}); "
-            f"the worst in {row['state']}, where {row['action']} {relation} {row['other']} "
-            f"and misses by {row['excess']:.4g}."
+            f"the worst in {row['state']}, where {row['action']} should {relation} {row['other']} "
+            f"and misses that by {row['excess']:.4g}."
         )
 
 

@@ -1,0 +1,1 @@
+"""Studies: each file makes one table or figure."""

@@ -1,0 +1,207 @@
+"""The demo: one gridworld batch, every method that exists, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import _files, _validate, metrics
+from .._version import __version__
+from ..estimate import Estimate
+from ..expert import ExpertActions, epsilon_ball
+from ..methods import Fit, Problem, methods, run
+from ..planning import plan
+from ..posterior.posterior import Posterior
+from ..report import grid, page, style
+from ..worlds import World, batch_by_coverage, gridworld
+
+PER_ACTION = 10
+ROWS = (
+    # metric, label, format, which way is better
+    ("best_matching", "best action matched", "{:.2f}", max),
+    ("epsilon_matching", "within epsilon matched", "{:.2f}", max),
+    ("normalised_value", "normalised value", "{:.3f}", max),
+    ("best_matching_transfer", "best action matched, transfer", "{:.2f}", max),
+    ("epsilon_matching_transfer", "within epsilon matched, transfer", "{:.2f}", max),
+    ("normalised_value_transfer", "normalised value, transfer", "{:.3f}", max),
+    ("total_variation", "total variation", "{:.1f}", min),
+    ("violations", "constraints violated", "{:.1f}", min),
+    ("violations_expert", "violated, paper's reference", "{:.1f}", min),
+    ("bayesian_regret", "Bayesian regret", "{:.2f}", None),
+    ("bayesian_regret_transfer", "Bayesian regret, transfer", "{:.2f}", None),
+    ("seconds", "seconds", "{:.2f}", None),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Demo:
+    """What the demo found."""
+
+    world: World
+    epsilon: float
+    coverage: float
+    seed: int
+    draws: int
+    problem: Problem
+    fits: list[Fit]
+    scores: dict[str, dict[str, float]]  #: method -> metric -> value
+
+    @property
+    def visited(self) -> Any:
+        """States seen in the batch ``[S]``."""
+        return self.problem.expert.visited
+
+
+def run_demo(
+    *,
+    epsilon: float,
+    coverage: float,
+    draws: int,
+    seed: int,
+    on_method: Callable[[str], None] = lambda _: None,
+) -> Demo:
+    """Draw a gridworld batch, fit every registered method and measure it against the truth."""
+    world = gridworld()
+    rng = np.random.default_rng(_validate.seed_sequence(seed))
+    truth = ExpertActions.epsilon_optimal(world.T, world.task, epsilon)
+    batch = batch_by_coverage(world, truth, rng, coverage=coverage, per_action=PER_ACTION)
+    problem = Problem(batch, world.task, epsilon, ExpertActions.observed(batch), draws, seed)
+    fits, scores = [], {}
+    for name in methods():
+        on_method(name)
+        fit = run(name, problem)
+        fits.append(fit)
+        scores[name] = {
+            **metrics.compare(
+                fit.learned,
+                truth=world.T,
+                task=world.task,
+                expert=problem.expert,
+                epsilon=epsilon,
+                transfer=world.transfer,
+            ),
+            "seconds": fit.seconds,
+        }
+    return Demo(world, epsilon, coverage, seed, draws, problem, fits, scores)
+
+
+def summary(demo: Demo) -> str:
+    """Say in two sentences what was done."""
+    batch = demo.problem.batch
+    return (
+        f"The experts were seen in {int(demo.visited.sum())} of {demo.world.num_states} states of the gridworld, "
+        f"{len(batch)} transitions in all, acting within epsilon = {demo.epsilon:g} of the best. "  # type: ignore[arg-type]
+        "Each method learned the dynamics from them; their policies are judged under the true dynamics."
+    )
+
+
+def table(demo: Demo) -> list[dict[str, Any]]:
+    """Return the rows of the metrics table: label, and per method the text and whether it is the best."""
+    rows = []
+    for metric, label, form, better in ROWS:
+        values = [demo.scores[fit.name].get(metric) for fit in demo.fits]
+        known = [value for value in values if value is not None]
+        if not known:
+            continue
+        shown = [None if value is None else form.format(value) for value in values]
+        top = form.format(better(known)) if better and len(known) > 1 else None
+        rows.append(
+            {
+                "label": label,
+                "cells": [{"text": text or "–", "best": text is not None and text == top} for text in shown],
+            }
+        )
+    return rows
+
+
+def panels(demo: Demo, *, transfer: bool = False) -> list[grid.PolicyPanel]:
+    """Return the true policy and every learned one, judged under the truth."""
+    world = demo.world
+    task = world.transfer if transfer else world.task
+    assert task is not None  # noqa: S101  # the gridworld has both
+    best = plan(world.T, task)
+    optimal, near = epsilon_ball(best, 0.0), epsilon_ball(best, demo.epsilon)
+    result = [grid.PolicyPanel("Truth", best.policy, grid.verdicts(best.policy, optimal, near))]
+    for fit in demo.fits:
+        policy = metrics.learned_policy(fit.learned, task)
+        judged = grid.verdicts(policy, optimal, near)
+        note = f"{int((judged == 0).sum())} of {len(policy)} optimal"
+        result.append(grid.PolicyPanel(fit.name, policy, judged, note))
+    return result
+
+
+def certificates(demo: Demo) -> list[dict[str, str]]:
+    """Say for each method how many constraints it violates."""
+    lines = []
+    for fit in demo.fits:
+        if isinstance(fit.learned, Estimate):
+            text = str(fit.learned.certificate)
+        else:
+            text = _posterior_words(fit.learned, demo)
+        lines.append({"name": fit.name, "text": text})
+    return lines
+
+
+def _posterior_words(posterior: Posterior, demo: Demo) -> str:
+    counts = posterior.violations(expert=demo.problem.expert, epsilon=demo.epsilon)
+    return (
+        f"{int((counts == 0).sum())} of {len(posterior)} draws satisfy every constraint; "
+        f"on average {counts.mean():.1f} are violated."
+    )
+
+
+def draw_values(demo: Demo) -> Any:
+    """Draw the normalised value of every method for both tasks."""
+    plt = style.pyplot()
+    names = [fit.name for fit in demo.fits]
+    with plt.rc_context(style.RC):
+        figure, axis = plt.subplots(figsize=(6.0, 0.42 * len(names) + 1.5))
+        y = np.arange(len(names))[::-1]
+        for key, marker, colour, label in (
+            ("normalised_value", "o", style.BLUE, "task of the experts"),
+            ("normalised_value_transfer", "D", style.VERMILLION, "transfer task"),
+        ):
+            axis.scatter([demo.scores[name][key] for name in names], y, marker=marker, s=45, color=colour, label=label)
+        axis.axvline(0, color="#888888", linewidth=0.8)
+        axis.axvline(1, color="#888888", linewidth=0.8)
+        axis.set_yticks(y, names)
+        axis.set_ylim(-0.6, len(names) - 0.4)
+        axis.set_xlabel("normalised value (0 = random policy, 1 = optimal policy)")
+        axis.set_title("Value of the learned policies under the true dynamics")
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.28 - 0.12 / len(names)), ncols=2)
+    return figure
+
+
+def write(demo: Demo, out: Path, command: str) -> list[Path]:
+    """Write figures, the table as CSV and the HTML report to ``out``; return what was written."""
+    title = f"Policies learned from one batch (epsilon {demo.epsilon:g}, coverage {demo.coverage:g})"
+    picture = grid.draw_policies(
+        panels(demo), reward=demo.world.task.reward, visited=demo.visited, shape=demo.world.shape or (5, 5), title=title
+    )
+    written = style.save(picture, out / "policies")
+    written += style.save(draw_values(demo), out / "values")
+    rows = table(demo)
+    names = [fit.name for fit in demo.fits]
+    lines = ["metric," + ",".join(names)]
+    keys = sorted({key for scores in demo.scores.values() for key in scores})
+    lines += [key + "," + ",".join(repr(demo.scores[name].get(key, "")) for name in names) for key in keys]
+    _files.write_text(out / "metrics.csv", "\n".join(lines).replace("''", "") + "\n")
+    page.write_page(
+        out / "report.html",
+        "demo.html",
+        title="bitl demo: what near-optimal experts tell us about the world",
+        summary=summary(demo),
+        methods=names,
+        rows=rows,
+        num_states=demo.world.num_states,
+        policies=page.embed(out / "policies.png"),
+        values=page.embed(out / "values.png"),
+        certificates=certificates(demo),
+        command=command,
+        version=__version__,
+    )
+    return [*written, out / "metrics.csv", out / "report.html"]

@@ -1,0 +1,125 @@
+"""Pictures of a gridworld: rewards, policies and visited states, on paper and in a terminal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._types import BoolArray, FloatArray, IntArray
+from ..worlds.gridworld import MOVES
+from . import style
+
+ARROWS = "→↑←↓"
+VERDICTS = ("optimal", "within epsilon", "worse")
+VERDICT_COLOURS = (style.BLUE, style.ORANGE, style.VERMILLION)
+TERMINAL_STYLES = ("bold blue", "yellow", "red")
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyPanel:
+    """One policy on the grid and how good each of its actions truly is."""
+
+    title: str
+    policy: IntArray  #: ``[S]``
+    verdict: IntArray  #: ``[S]`` index into VERDICTS
+    note: str = ""
+
+
+def draw_policies(
+    panels: list[PolicyPanel], *, reward: FloatArray, visited: BoolArray, shape: tuple[int, int], title: str
+) -> Any:
+    """Draw one grid per policy: tiles by reward, arrows by verdict, a dot where the experts were seen."""
+    plt = style.pyplot()
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    with plt.rc_context(style.RC):
+        figure, axes = plt.subplots(rows, columns, figsize=(2.45 * columns, 2.75 * rows + 0.9), squeeze=False)
+        for axis in axes.flat:
+            axis.set_axis_off()
+        for axis, panel in zip(axes.flat, panels, strict=False):
+            _draw_tiles(axis, reward, visited, shape)
+            _draw_arrows(axis, panel, shape)
+            axis.set_title(panel.title + (f"\n{panel.note}" if panel.note else ""), fontsize=9)
+        figure.suptitle(title, fontsize=10.5)
+        _legend(figure, plt)
+        figure.tight_layout(rect=(0, 0.4 / figure.get_figheight(), 1, 1))
+    return figure
+
+
+def _draw_tiles(axis: Any, reward: FloatArray, visited: BoolArray, shape: tuple[int, int]) -> None:
+    from matplotlib.patches import Circle, Rectangle
+
+    rows, columns = shape
+    for s in range(rows * columns):
+        y, x = divmod(s, columns)
+        goal, wall = reward[s] > 1, reward[s] < -1
+        face = "#cfe8f7" if goal else "#d9d9d9" if wall else "white"
+        hatch = "///" if wall else None
+        axis.add_patch(Rectangle((x, y), 1, 1, facecolor=face, edgecolor="#8c8c8c", linewidth=0.6, hatch=hatch))
+        if goal:
+            axis.add_patch(Rectangle((x + 0.04, y + 0.04), 0.92, 0.92, fill=False, edgecolor="#444444", linewidth=1.2))
+        if visited[s]:
+            axis.add_patch(Circle((x + 0.14, y + 0.86), 0.075, color="black"))
+    axis.set_xlim(0, columns)
+    axis.set_ylim(0, rows)
+    axis.set_aspect("equal")
+
+
+def _draw_arrows(axis: Any, panel: PolicyPanel, shape: tuple[int, int]) -> None:
+    from matplotlib.patches import FancyArrowPatch
+
+    for s, a in enumerate(panel.policy):
+        y, x = divmod(s, shape[1])
+        dy, dx = MOVES[a]
+        colour = VERDICT_COLOURS[panel.verdict[s]]
+        begin, end = (x + 0.5 - 0.3 * dx, y + 0.5 - 0.3 * dy), (x + 0.5 + 0.34 * dx, y + 0.5 + 0.34 * dy)
+        hollow = panel.verdict[s] == 2
+        axis.add_patch(
+            FancyArrowPatch(
+                begin,
+                end,
+                arrowstyle="-|>",
+                mutation_scale=8,
+                edgecolor=colour,
+                facecolor="white" if hollow else colour,
+                linewidth=1.4,
+                linestyle=(0, (1.2, 0.8)) if hollow else "-",
+                shrinkA=0,
+                shrinkB=0,
+            )
+        )
+
+
+def _legend(figure: Any, plt: Any) -> None:
+    handles = [
+        plt.Line2D([], [], color=colour, linewidth=2, linestyle=":" if i == 2 else "-", label=f"action: {word}")
+        for i, (word, colour) in enumerate(zip(VERDICTS, VERDICT_COLOURS, strict=True))
+    ]
+    handles.append(plt.Line2D([], [], marker="o", color="black", linestyle="", markersize=4, label="experts seen here"))
+    handles.append(plt.Rectangle((0, 0), 1, 1, facecolor="#d9d9d9", hatch="////", label="soft wall"))
+    handles.append(plt.Rectangle((0, 0), 1, 1, facecolor="#cfe8f7", edgecolor="#444444", label="goal"))
+    figure.legend(handles=handles, loc="lower center", ncols=3, fontsize=8)
+
+
+def terminal_grid(panel: PolicyPanel, visited: BoolArray, reward: FloatArray, shape: tuple[int, int]) -> Any:
+    """Return the same picture as rich text: arrows by verdict, underlined where the experts were seen."""
+    from rich.text import Text
+
+    text = Text(f"{panel.title}\n", style="bold")
+    for y in reversed(range(shape[0])):
+        for x in range(shape[1]):
+            s = y * shape[1] + x
+            look = TERMINAL_STYLES[panel.verdict[s]] + (" underline" if visited[s] else "")
+            background = " on grey30" if reward[s] < -1 else " on dark_green" if reward[s] > 1 else ""
+            text.append(ARROWS[panel.policy[s]], style=look + background)
+            text.append(" ")
+        text.append("\n")
+    return text
+
+
+def verdicts(policy: IntArray, optimal: BoolArray, near: BoolArray) -> IntArray:
+    """Return 0 where the action is optimal, 1 where it lies in the epsilon-ball, 2 elsewhere."""
+    rows = np.arange(len(policy))
+    return np.where(optimal[rows, policy], 0, np.where(near[rows, policy], 1, 2))
