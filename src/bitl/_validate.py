@@ -52,9 +52,17 @@ def one_of(value: Any, name: str, allowed: Sequence[str]) -> str:
     return str(value)
 
 
+def as_array(values: Any, name: str) -> np.ndarray[Any, Any]:
+    """Return ``values`` as an array; lists of unequal length are refused."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise DataError(f"The '{name}' parameter must be a regular array. Got lists of unequal length.") from None
+
+
 def ids(values: Any, name: str, *, size: int | None = None, row: str = "row") -> IntArray:
     """Return a one-dimensional array of ids in ``0 .. size - 1``; the message names the first offending row."""
-    array = np.asarray(values)
+    array = as_array(values, name)
     if array.ndim != 1:
         raise DataError(f"The '{name}' ids must be one-dimensional. Got an array of shape {array.shape} instead.")
     if array.dtype.kind not in "iuf":
@@ -71,7 +79,7 @@ def ids(values: Any, name: str, *, size: int | None = None, row: str = "row") ->
     bad = np.flatnonzero((array < 0) | too_big)
     if bad.size:
         limit = "0 or more" if size is None else f"from 0 to {size - 1}"
-        raise DataError(f"The '{name}' ids must be {limit}. Got {array[bad[0]]:g} in {row} {bad[0]} instead.")
+        raise DataError(f"The '{name}' ids must be {limit}. Got {int(array[bad[0]])} in {row} {bad[0]} instead.")
     return _frozen(array.astype(np.int64))
 
 
@@ -93,7 +101,7 @@ def finite(values: Any, name: str, shapes: Sequence[tuple[int | None, ...]] | No
 
 def mask(values: Any, name: str, shape: tuple[int | None, ...]) -> BoolArray:
     """Return a boolean array of the given shape."""
-    array = np.array(values)
+    array = as_array(values, name).copy()
     if array.dtype != np.bool_:
         raise DataError(f"The '{name}' parameter must be an array of bool. Got type {array.dtype} instead.")
     if not _fits(array.shape, shape):
@@ -116,7 +124,7 @@ def distribution(values: Any, name: str, size: int) -> FloatArray:
 
 def model_shape(T: Any) -> FloatArray:
     """Return ``T`` as contiguous floats ``[S, A, S]`` or ``[draw, S, A, S]``; the rows are not looked at."""
-    array = np.asarray(T)
+    array = as_array(T, "T")
     if array.dtype.kind not in "fiu":
         raise DataError(f"The model T must be an array of numbers. Got type {array.dtype} instead.")
     array = np.ascontiguousarray(array, dtype=np.float64)
@@ -134,7 +142,7 @@ def model(T: Any) -> FloatArray:
     bad = first_bad_row(rows, ROW_SUM_TOLERANCE)
     if bad >= 0:
         at = np.unravel_index(bad, array.shape[:-1])
-        where = f"state {at[-2]}, action {at[-1]}" + (f", draw {at[0]}" if array.ndim == 4 else "")
+        where = f"state {at[-2]}, action {at[-1]}" + (f", draw {at[0]}" if array.ndim == 4 and len(array) > 1 else "")
         raise DataError(
             "The rows of T must be non-negative and sum to 1. "
             f"Got minimum {rows[bad].min():g} and sum {rows[bad].sum():.12g} at {where} instead."

@@ -134,9 +134,10 @@ def check_epsilon(expert: ExpertActions, epsilon: float) -> float:
     several = np.flatnonzero(expert.stochastic)
     if epsilon == 0 and several.size:
         names = ", ".join(expert.labels.action(int(a)) for a in np.flatnonzero(expert.valid[several[0]]))
+        more = f" and is one of {several.size} such states" if several.size > 1 else ""
         raise DataError(
             f"At epsilon = 0 the valid actions of a state would have to be exactly equal in value, but "
-            f"{expert.labels.state(several[0])} has several ({names}) and {several.size - 1} more states do too; "
+            f"{expert.labels.state(int(several[0]))} has several ({names}){more}; "
             "choose an epsilon above 0 or a stricter rule for valid actions."
         )
     return epsilon
@@ -203,6 +204,7 @@ def count_violations(
     T = _validate.model_shape(T)
     stack = T if T.ndim == 4 else T[None]
     epsilon = _validate.real(epsilon, "epsilon", low=0, ends="[)")
+    tolerance = _validate.real(tolerance, "tolerance", low=0, ends="[)")
     constraints = Constraints.of(expert, task)
     _, Q = reference_values(stack, task, expert, reference)
     return np.asarray((constraints.excess(Q, epsilon) > tolerance).sum(axis=-1))

@@ -156,5 +156,10 @@ def epsilon_for_stochastic_share(T: Any, task: Task, share: float) -> float:
     wanted = round(share * len(gaps))
     if wanted == 0:
         return 0.0
+    if not np.isfinite(gaps[wanted - 1]):
+        raise DataError(
+            f"Only {int(np.isfinite(gaps).sum())} of {len(gaps)} states have two admissible actions; "
+            f"a share of {share:g} of stochastic states cannot be reached."
+        )
     above = gaps[wanted] if wanted < len(gaps) and np.isfinite(gaps[wanted]) else gaps[wanted - 1]
     return float((gaps[wanted - 1] + above) / 2)

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .errors import DataError
 
 
@@ -75,8 +77,8 @@ class Labels:
 def _names(names: Iterable[Any] | None, kind: str) -> tuple[str, ...] | None:
     if names is None:
         return None
-    if isinstance(names, str):
-        raise DataError(f"The {kind} labels must be a list of names. Got the single text {names!r} instead.")
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise DataError(f"The {kind} labels must be a list of names. Got {names!r} instead.")
     result = tuple(str(name) for name in names)
     twice = {name for name in result if result.count(name) > 1} if len(set(result)) < len(result) else set()
     if twice:
@@ -85,7 +87,8 @@ def _names(names: Iterable[Any] | None, kind: str) -> tuple[str, ...] | None:
 
 
 def _find(name: str | int, names: tuple[str, ...] | None, kind: str) -> int:
-    if isinstance(name, int):
+    if isinstance(name, int | np.integer):
+        name = int(name)
         if name < 0 or (names is not None and name >= len(names)):
             raise DataError(f"There is no {kind} {name}; ids run from 0 to {len(names) - 1 if names else '...'}.")
         return name

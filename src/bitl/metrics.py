@@ -99,7 +99,7 @@ def violations(
 ) -> float:
     """Return the number of violated constraints; for a posterior, its mean over draws."""
     if isinstance(learned, Posterior):
-        return float(learned.violations(expert=expert, epsilon=epsilon, reference=reference).mean())
+        return float(learned.violations(task=task, expert=expert, epsilon=epsilon, reference=reference).mean())
     return float(certify(learned.T, task=task, expert=expert, epsilon=epsilon, reference=reference).violations)
 
 

@@ -175,6 +175,22 @@ def _policy_iteration_small(
     return policy, V, Q, rounds
 
 
+def optimal_values(
+    T: FloatArray, R: FloatArray, allowed: BoolArray, gamma: float, guess: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return V* ``[S]`` and Q* ``[S, A]`` of one model that was checked before, starting near ``guess``."""
+    if len(R) > SMALL:
+        V, Q, _ = _policy_iteration_large(T, R, allowed, gamma, guess)
+        return V, Q
+    from ._kernels import policy_iteration_stack
+
+    V, Q = guess[None].copy(), np.empty((1, *R.shape))
+    policy = allowed.argmax(axis=1)[None]
+    rounds = np.empty(1, dtype=np.int64)
+    policy_iteration_stack(T[None], R, allowed, gamma, policy, V, Q, rounds, _rounding(gamma), TIE, MAX_ROUNDS)
+    return V[0], Q[0]
+
+
 def greedy(Q: FloatArray) -> IntArray:
     """Return the best action of each state, ties to the lowest number; ``Q [..., S, A]``."""
     top = Q.max(axis=-1, keepdims=True)
@@ -263,13 +279,17 @@ def plan_soft(
 
     def newton(V: FloatArray) -> FloatArray:
         Q = R + gamma * _look_ahead(stack, V)
-        pi = np.exp((Q - _soft_max(Q, tau)[..., None]) / tau)
+        pi = np.exp((Q - Q.max(axis=-1, keepdims=True)) / tau)
+        pi /= pi.sum(axis=-1, keepdims=True)
         reward = (pi * finite_R - tau * _xlogx(pi)).sum(axis=-1)
         T_pi = np.matmul(pi[..., None, :], stack)[..., 0, :]
         return np.linalg.solve(np.eye(V.shape[-1]) - gamma * T_pi, reward[..., None])[..., 0]
 
     first = _soft_max(np.broadcast_to(R, stack.shape[:-1]), tau)
-    V, rounds = _fixed_point(newton if method == "policy-iteration" else sweep, first, gamma, tolerance)
+    # a sweep is exact to the last digits, a solve only to those that the condition of I - gamma T leaves
+    rounding = _rounding(gamma if method == "policy-iteration" else 0.0)
+    step = newton if method == "policy-iteration" else sweep
+    V, rounds = _fixed_point(step, first, gamma, tolerance, rounding)
     Q = R + gamma * _look_ahead(stack, V)
     V = _soft_max(Q, tau)
     pi = np.exp((Q - V[..., None]) / tau)
@@ -337,7 +357,11 @@ def _xlogx(p: FloatArray) -> FloatArray:
 
 
 def _fixed_point(
-    step: Callable[[FloatArray], FloatArray], V: FloatArray, gamma: float, tolerance: float
+    step: Callable[[FloatArray], FloatArray],
+    V: FloatArray,
+    gamma: float,
+    tolerance: float,
+    rounding: float = 4 * np.finfo(np.float64).eps,
 ) -> tuple[FloatArray, int]:
     """Repeat a gamma-contraction until the error bound is within the tolerance, or within rounding error."""
     tolerance = _validate.real(tolerance, "tolerance", low=0, ends="()")
@@ -347,15 +371,14 @@ def _fixed_point(
         new = step(V)
         gap = float(np.abs(new - V).max())
         V = new
-        rounding = 4 * np.finfo(np.float64).eps * float(np.abs(V).max())
-        if gap * gamma <= tolerance * (1 - gamma) or gap <= rounding:
+        if gap * gamma <= tolerance * (1 - gamma) or gap <= rounding * float(np.abs(V).max()):
             return V, rounds
 
 
 def _policy_matrix(policy: Any, allowed: BoolArray) -> FloatArray:
     """Return action probabilities ``[S, A]`` or ``[draw, S, A]`` from actions or probabilities."""
     S, A = allowed.shape
-    array = np.asarray(policy)
+    array = _validate.as_array(policy, "policy")
     if array.dtype.kind in "iu":
         if array.ndim not in (1, 2) or array.shape[-1] != S:
             raise DataError(f"A policy of actions must have shape [{S}] or [draw, {S}]. Got {array.shape} instead.")

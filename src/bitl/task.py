@@ -109,9 +109,7 @@ class Task:
 
     def with_reward(self, reward: Any) -> Task:
         """Return the same task with another reward: a transfer task."""
-        new = replace(self, reward=reward)
-        if new.num_states != self.num_states:
-            raise DataError(
-                f"The new reward must cover {self.num_states} states. Got rewards for {new.num_states} instead."
-            )
-        return new
+        new = _validate.finite(reward, "reward", [(None,), (None, None)])
+        if len(new) != self.num_states:
+            raise DataError(f"The new reward must cover {self.num_states} states. Got rewards for {len(new)} instead.")
+        return replace(self, reward=new)

@@ -36,7 +36,7 @@ class Counts:
     labels: Labels = field(default_factory=Labels)
 
     def __post_init__(self) -> None:
-        N = np.asarray(self.N)
+        N = _validate.as_array(self.N, "N")
         if N.ndim != 3 or N.shape[0] != N.shape[2] or 0 in N.shape:
             raise DataError(f"The counts N must have shape [S, A, S]. Got shape {N.shape} instead.")
         N = _validate.finite(N, "N")
@@ -227,14 +227,15 @@ def _column(data: Any, name: str) -> np.ndarray[Any, Any]:
     if name not in columns:
         raise DataError(f"There is no column {name!r}; the table has {', '.join(map(repr, columns))}.")
     values = np.asarray(data[name])
-    missing = values != values  # only NaN and NaT differ from themselves
-    if values.dtype == object:
-        missing = missing | np.array([v is None for v in values], dtype=bool)
+    if values.dtype == object:  # None, NaN, NaT and pandas.NA: whatever does not say that it equals itself
+        missing = np.array([v is None or (v == v) is not True for v in values.tolist()], dtype=bool)
+    else:
+        missing = values != values
     bad = np.flatnonzero(missing)
     if bad.size:
         raise DataError(f"The column {name!r} has no value in row {bad[0]}; drop or fill such rows first.")
     if values.dtype.kind == "f":
-        bad = np.flatnonzero(values != np.floor(values))
+        bad = np.flatnonzero(~(np.abs(values) < 2.0**53) | (values != np.floor(values)))
         if bad.size:
             raise DataError(
                 f"The column {name!r} must hold whole numbers or labels. Got {values[bad[0]]} in row {bad[0]}."
@@ -262,5 +263,5 @@ def _encode(values: np.ndarray[Any, Any], levels: list[Any], name: str) -> IntAr
     unknown = np.flatnonzero(codes < 0)
     if unknown.size:
         row = int(np.flatnonzero(inverse == unknown[0])[0])
-        raise DataError(f"The column {name!r} has the unknown label {distinct[unknown[0]]!r} in row {row}.")
+        raise DataError(f"The column {name!r} has the unknown label {str(distinct[unknown[0]])!r} in row {row}.")
     return codes[inverse]

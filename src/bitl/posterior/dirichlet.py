@@ -91,4 +91,5 @@ def fill(alpha: FloatArray, rng: np.random.Generator, out: FloatArray) -> None:
     from .._kernels import dirichlet_rows
 
     K = alpha.shape[-1]
+    alpha = np.maximum(alpha, 1e-300)  # logarithms of Gamma draws stay finite
     dirichlet_rows(alpha.reshape(-1, K), rng, out.reshape(len(out), -1, K))

@@ -88,9 +88,11 @@ class Posterior:
         task = self._task(task)
         return bayesian_regret(self.T, task, self.plan(task), max_draws=max_draws)
 
-    def violations(self, *, expert: ExpertActions, epsilon: float, reference: str = "optimal") -> IntArray:
+    def violations(
+        self, *, expert: ExpertActions, epsilon: float, reference: str = "optimal", task: Task | None = None
+    ) -> IntArray:
         """Return the number of violated constraints of each draw, counted anew."""
-        return count_violations(self.T, task=self._task(None), expert=expert, epsilon=epsilon, reference=reference)
+        return count_violations(self.T, task=self._task(task), expert=expert, epsilon=epsilon, reference=reference)
 
     def diagnostics(
         self, functional: Callable[[FloatArray], FloatArray] | None = None, *, task: Task | None = None

@@ -89,6 +89,6 @@ def _step(s: int, a: int, size: int) -> int:
 
 def _reward(size: int, wall: Sequence[int]) -> FloatArray:
     reward = np.full(size * size, -0.1)
-    reward[_validate.ids(np.asarray(wall, dtype=np.int64), "wall", size=size * size, row="entry")] = -5.0
+    reward[_validate.ids(wall, "wall", size=size * size, row="entry")] = -5.0
     reward[-1] = 10.0
     return reward

@@ -21,7 +21,7 @@ class World:
     shape: tuple[int, int] | None = None  #: rows and columns, where the states form a grid (row 0 at the bottom)
 
     def __post_init__(self) -> None:
-        T = _validate.model(self.T)
+        T = _validate.model(self.T).copy()
         if T.ndim != 3:
             raise DataError(f"A world has one model [S, A, S]. Got shape {T.shape} instead.")
         T.flags.writeable = False
