@@ -65,6 +65,9 @@ def test_linear_algebra(seed):
     Q = np.empty(R.shape)
     _kernels.look_ahead(T, R, 0.95, V, Q)
     np.testing.assert_allclose(Q, twin.look_ahead(T, R, 0.95, V), rtol=1e-13, atol=1e-13)
+    allowed = np.arange(R.size).reshape(R.shape) % 3 != 1
+    _kernels.look_ahead_allowed(T, R, allowed, 0.95, V, Q)
+    np.testing.assert_allclose(Q, twin.look_ahead_allowed(T, R, allowed, 0.95, V), rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

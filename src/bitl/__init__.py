@@ -6,8 +6,9 @@ Bayesian Inverse Transition Learning for tabular MDPs: estimators, posteriors, c
 from . import metrics, worlds
 from ._version import __version__
 from .constraints import Certificate, Constraints, certify, count_violations
-from .errors import BitlError, DataError, InfeasibleError, SamplingError
+from .errors import BitlError, DataError, InfeasibleError, SamplingError, UndecidedError
 from .estimate import Estimate
+from .estimators.itl import fit_itl
 from .estimators.mle import fit_mle
 from .expert import ExpertActions, epsilon_for_stochastic_share
 from .labels import Labels
@@ -18,6 +19,7 @@ from .posterior.regret import Regret
 from .posterior.rejection import sample_rejection
 from .task import Task
 from .transitions import Counts, Transitions
+from .tuning import EpsilonTuning, tune_epsilon
 
 __all__ = [
     "BitlError",
@@ -25,6 +27,7 @@ __all__ = [
     "Constraints",
     "Counts",
     "DataError",
+    "EpsilonTuning",
     "Estimate",
     "ExpertActions",
     "InfeasibleError",
@@ -36,16 +39,19 @@ __all__ = [
     "SoftPlan",
     "Task",
     "Transitions",
+    "UndecidedError",
     "__version__",
     "certify",
     "count_violations",
     "epsilon_for_stochastic_share",
     "evaluate",
+    "fit_itl",
     "fit_mle",
     "metrics",
     "plan",
     "plan_soft",
     "sample_dirichlet",
     "sample_rejection",
+    "tune_epsilon",
     "worlds",
 ]

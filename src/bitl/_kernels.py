@@ -96,6 +96,14 @@ def look_ahead(T, R, gamma, V, Q):
 
 
 @jit
+def look_ahead_allowed(T, R, allowed, gamma, V, Q):
+    """Q = R + gamma T V where an action is allowed, -inf elsewhere; rows that do not count are not even read."""
+    for s in range(R.shape[0]):
+        for a in range(R.shape[1]):
+            Q[s, a] = R[s, a] + gamma * dot(T[s, a], V) if allowed[s, a] else -np.inf
+
+
+@jit
 def improve(Q, allowed, policy, margin):
     """Change each state's action to the best one if that gains more than ``margin``; tell whether any changed."""
     S, A = Q.shape

@@ -10,7 +10,22 @@ class DataError(BitlError, ValueError):
 
 
 class InfeasibleError(BitlError):
-    """No model satisfies the constraints; the message names state, actions and amount."""
+    """No model satisfies the constraints; the message names state, actions and amount, and so do the attributes."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        state: int | None = None,
+        action: int | None = None,
+        amount: float | None = None,
+        largest_epsilon: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.state = state  #: the state in conflict
+        self.action = action  #: the action there that cannot have the value it needs
+        self.amount = amount  #: by how much the best model still misses
+        self.largest_epsilon = largest_epsilon  #: the largest epsilon that works, where it can be told
 
 
 class SamplingError(BitlError):
@@ -19,3 +34,7 @@ class SamplingError(BitlError):
 
 class MissingExtraError(BitlError, ImportError):
     """An optional dependency is needed for this and is not installed."""
+
+
+class UndecidedError(BitlError):
+    """No model was found that satisfies the constraints, and none could be ruled out either."""

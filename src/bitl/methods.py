@@ -16,6 +16,7 @@ from typing import Any
 
 from .errors import DataError
 from .estimate import Estimate
+from .estimators.itl import fit_itl
 from .estimators.mle import fit_mle
 from .expert import ExpertActions
 from .posterior.dirichlet import sample_dirichlet
@@ -25,7 +26,7 @@ from .transitions import Counts, Transitions
 
 Method = Callable[..., Estimate | Posterior]
 
-_REGISTRY: dict[str, Method] = {"MLE": fit_mle, "PS": sample_dirichlet}
+_REGISTRY: dict[str, Method] = {"MLE": fit_mle, "ITL": fit_itl, "PS": sample_dirichlet}
 
 
 @dataclass(frozen=True, eq=False)

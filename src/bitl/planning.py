@@ -121,7 +121,7 @@ def policy_iteration(T: FloatArray, R: FloatArray, allowed: BoolArray, gamma: fl
         guess = np.where(allowed, R, -np.inf).max(axis=1)
         for i in range(n):
             V[i], Q[i], rounds[i] = _policy_iteration_large(T[i], R, allowed, gamma, guess)
-            policy[i] = greedy(np.where(allowed, Q[i], -np.inf))
+            policy[i] = greedy(Q[i])
     if rounds.max() > MAX_ROUNDS:
         raise BitlError(
             f"Policy iteration did not settle in {MAX_ROUNDS} rounds for model {int(rounds.argmax())}; "
@@ -220,7 +220,7 @@ def evaluate(T: Any, task: Task, policy: Any) -> FloatArray:
     T = _validate.model(T)
     stack = T if T.ndim == 4 else T[None]
     R, allowed = _rewards(stack, task)
-    pi = _policy_matrix(policy, allowed)
+    pi = policy_matrix(policy, allowed)
     if pi.ndim == 3 and len(pi) != len(stack):
         raise DataError(f"There must be one policy, or one per model. Got {len(pi)} for {len(stack)} models.")
     V = policy_values(stack, R, task.discount, pi)
@@ -308,25 +308,34 @@ def _value_iteration(T: FloatArray, R: FloatArray, allowed: BoolArray, gamma: fl
 def _policy_iteration_large(
     T: FloatArray, R: FloatArray, allowed: BoolArray, gamma: float, guess: FloatArray
 ) -> tuple[FloatArray, FloatArray, int]:
-    """Run the kernel's loop with LAPACK solves and BLAS products, for models of many states."""
-    S = len(R)
-    rows, flat = np.arange(S), T.reshape(-1, S)
-    V = guess
-    policy = np.where(allowed, R + gamma * (flat @ V).reshape(R.shape), -np.inf).argmax(axis=1)
+    """Run the kernel's loop with LAPACK solves, for models of many states."""
+    rows = np.arange(len(R))
+    Q = _look_ahead_allowed(T, R, allowed, gamma, guess)
+    policy = Q.argmax(axis=1)
     before = -np.inf
     for rounds in range(1, MAX_ROUNDS + 1):
         M = -gamma * T[rows, policy]
         M[rows, rows] += 1
         V = np.linalg.solve(M, R[rows, policy])
-        Q = R + gamma * (flat @ V).reshape(R.shape)
-        masked = np.where(allowed, Q, -np.inf)
-        best = masked.argmax(axis=1)
-        gain = masked[rows, best] - Q[rows, policy] > _rounding(gamma) * np.abs(V).max()
+        Q = _look_ahead_allowed(T, R, allowed, gamma, V)
+        best = Q.argmax(axis=1)
+        gain = Q[rows, best] - Q[rows, policy] > _rounding(gamma) * np.abs(V).max()
         if not gain.any() or not V.sum() > before:
             return V, Q, rounds
         policy = np.where(gain, best, policy)
         before = V.sum()
     return V, Q, MAX_ROUNDS + 1
+
+
+def _look_ahead_allowed(T: FloatArray, R: FloatArray, allowed: BoolArray, gamma: float, V: FloatArray) -> FloatArray:
+    """Q ``[S, A]``, -inf where an action is not admissible; where few are, the other rows are not even read."""
+    if allowed.mean() > 0.5:
+        return np.where(allowed, R + gamma * _look_ahead(T, V), -np.inf)
+    from ._kernels import look_ahead_allowed
+
+    Q = np.empty(R.shape)
+    look_ahead_allowed(T, R, allowed, gamma, V, Q)
+    return Q
 
 
 def _rounding(gamma: float) -> float:
@@ -375,7 +384,7 @@ def _fixed_point(
             return V, rounds
 
 
-def _policy_matrix(policy: Any, allowed: BoolArray) -> FloatArray:
+def policy_matrix(policy: Any, allowed: BoolArray) -> FloatArray:
     """Return action probabilities ``[S, A]`` or ``[draw, S, A]`` from actions or probabilities."""
     S, A = allowed.shape
     array = _validate.as_array(policy, "policy")

@@ -28,6 +28,10 @@ def look_ahead(T, R, gamma, V):
     return R + gamma * np.einsum("sat,t->sa", T, V)
 
 
+def look_ahead_allowed(T, R, allowed, gamma, V):
+    return np.where(allowed, R + gamma * np.einsum("sat,t->sa", T, V), -np.inf)
+
+
 def improve(Q, allowed, policy, margin):
     """Return the new policy, and whether it changed."""
     new = np.array(policy)

@@ -9,7 +9,8 @@
 from .batches import batch_by_coverage, batch_by_rollout
 from .gridworld import gridworld
 from .gymnasium_worlds import from_gymnasium
+from .icu_sepsis import icu_sepsis
 from .randomworld import randomworld
 from .world import World
 
-__all__ = ["World", "batch_by_coverage", "batch_by_rollout", "from_gymnasium", "gridworld", "randomworld"]
+__all__ = ["World", "batch_by_coverage", "batch_by_rollout", "from_gymnasium", "gridworld", "icu_sepsis", "randomworld"]
