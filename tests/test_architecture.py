@@ -13,7 +13,7 @@ SOURCE = Path(bitl.__file__).parent
 
 # Every module may import what stands on an earlier line, and its own package.
 LAYERS = [
-    {"errors", "_types", "_version", "_kernels", "_kernels_itl"},
+    {"errors", "_types", "_version", "_kernels", "_kernels_itl", "_kernels_mce", "_kernels_smc"},
     {"_validate", "_files"},
     {"labels"},
     {"task"},
@@ -24,6 +24,7 @@ LAYERS = [
     {"estimate"},
     {"estimators", "posterior"},
     {"metrics"},
+    {"tuning"},
     {"worlds"},
     {"methods", "icu"},
     {"report"},
