@@ -33,9 +33,10 @@ def test_matching():
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ([0, 2], r"The 'policy' ids must be from 0 to 1\. Got 2 in state 1 instead\."),
-        ([0, 0.5], r"The 'policy' ids must be whole numbers\. Got 0\.5 in state 1 instead\."),
-        ([0], r"The policy must have one action for each of 2 states\. Got 1\."),
+        ([0, 2], r"A policy's actions must be from 0 to 1\. Got 0 to 2\."),
+        ([0, 0.5], r"A policy of probabilities must have shape \[2, 2\] or \[draw, 2, 2\]\. Got \(2,\)\."),
+        ([0], r"A policy of actions must have shape \[2\] or \[draw, 2\]\. Got \(1,\) instead\."),
+        ([[0, 1], [1, 1]], r"One policy must be given\. Got an array of shape \(2, 2\) instead\."),
     ],
 )
 def test_matching_refuses(policy, message):
@@ -117,9 +118,17 @@ def test_violations_of_a_posterior_are_about_the_task_that_is_asked_for():
 
 
 def test_learned_policy_is_the_argmax_of_the_average():
-    assert metrics.learned_policy(Estimate(SWAPPED, "x"), TASK).tolist() == [0, 1]
-    assert metrics.learned_policy(posterior(TRUTH, SWAPPED, TRUTH), TASK).tolist() == [1, 0]
-    assert metrics.learned_policy(posterior(TRUTH, SWAPPED, SWAPPED), TASK).tolist() == [0, 1]
+    assert metrics.learned_policy(Estimate(SWAPPED, "x"), TASK).argmax(axis=1).tolist() == [0, 1]
+    assert metrics.learned_policy(posterior(TRUTH, SWAPPED, TRUTH), TASK).tolist() == [[0, 1], [1, 0]]
+    assert metrics.learned_policy(posterior(TRUTH, SWAPPED, SWAPPED), TASK).tolist() == [[1, 0], [0, 1]]
+
+
+def test_a_model_that_prefers_nothing_is_not_rewarded_for_the_order_of_actions():
+    nothing = Estimate(np.full(TRUTH.shape, 1 / 2), "nothing")
+    np.testing.assert_array_equal(metrics.learned_policy(nothing, TASK), np.full((2, 2), 0.5))
+    assert metrics.best_matching(metrics.learned_policy(nothing, TASK), plan(TRUTH, TASK)) == 0.5
+    undecided = posterior(TRUTH, SWAPPED)
+    np.testing.assert_array_equal(metrics.learned_policy(undecided, TASK), np.full((2, 2), 0.5))
 
 
 def test_compare_an_estimate():

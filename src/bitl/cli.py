@@ -71,7 +71,7 @@ def demo(
     console.print(Padding(Columns(grids, padding=(0, 4)), (0, 1)))
     console.print(
         "[bold blue]blue[/]: an optimal action   [yellow]yellow[/]: within epsilon   [red]red[/]: worse   "
-        "[underline]underlined[/]: experts seen here   grey: soft wall   green: goal\n",
+        "-: no preference   [underline]underlined[/]: experts seen here   grey: soft wall   green: goal\n",
         highlight=False,
     )
     for line in study.certificates(result):

@@ -14,7 +14,9 @@ Bayesian regret           :mod:`bitl.posterior.regret`
 ========================  =============================================================================================
 
 Of a posterior, the policy is the argmax of the averaged optimal policies; total variation and violations are means over
-draws. Actions that tie exactly in :math:`T^*` count as equally good.
+draws. Actions that tie exactly in :math:`T^*` count as equally good. Where a *learned* model ties several actions, as
+every model does that knows nothing of a state, its policy chooses among them at random: the first one by number would
+reward methods for the order of the actions.
 """
 
 from __future__ import annotations
@@ -24,37 +26,43 @@ from typing import Any
 import numpy as np
 
 from . import _validate
-from ._types import FloatArray, IntArray
+from ._types import FloatArray
 from .constraints import certify
 from .errors import DataError
 from .estimate import Estimate
 from .expert import ExpertActions, epsilon_ball
-from .planning import Plan, evaluate, plan
+from .planning import Plan, evaluate, plan, policy_matrix
 from .posterior.posterior import Posterior
 from .task import Task
 
 Learned = Estimate | Posterior
 
 
-def learned_policy(learned: Learned, task: Task) -> IntArray:
-    """Return the actions ``[S]`` a learned model recommends for a task."""
+def learned_policy(learned: Learned, task: Task) -> FloatArray:
+    """Return the action probabilities ``[S, A]`` a learned model recommends: uniform over the best, one as a rule."""
     if isinstance(learned, Posterior):
-        return np.asarray(learned.policy(task).argmax(axis=1))
-    return plan(learned.T, task).policy
+        shares = learned.policy(task)
+        best = shares == shares.max(axis=1, keepdims=True)
+    else:
+        best = epsilon_ball(plan(learned.T, task), 0.0)
+    return np.asarray(best / best.sum(axis=1, keepdims=True))
 
 
-def best_matching(policy: IntArray, truth: Plan) -> float:
+def best_matching(policy: Any, truth: Plan) -> float:
     """Return the share of states where the action is optimal under the truth."""
     return epsilon_matching(policy, truth, 0.0)
 
 
-def epsilon_matching(policy: IntArray, truth: Plan, epsilon: float) -> float:
-    """Return the share of states where the action lies in the epsilon-ball under the truth."""
+def epsilon_matching(policy: Any, truth: Plan, epsilon: float) -> float:
+    """Return the share of states where the action lies in the epsilon-ball under the truth.
+
+    The policy is given as actions ``[S]`` or as probabilities ``[S, A]``, which count in part.
+    """
     ball = epsilon_ball(truth, epsilon)
-    actions = _validate.ids(policy, "policy", size=ball.shape[1], row="state")
-    if len(actions) != len(ball):
-        raise DataError(f"The policy must have one action for each of {len(ball)} states. Got {len(actions)}.")
-    return float(ball[np.arange(len(ball)), actions].mean())
+    pi = policy_matrix(policy, np.ones_like(ball))
+    if pi.ndim != 2:
+        raise DataError(f"One policy must be given. Got an array of shape {np.shape(policy)} instead.")
+    return float((ball * pi).sum(axis=1).mean())
 
 
 def value(policy: Any, T: FloatArray, task: Task) -> float:

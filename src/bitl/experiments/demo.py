@@ -125,13 +125,11 @@ def panels(demo: Demo, *, transfer: bool = False) -> list[grid.PolicyPanel]:
     assert task is not None  # noqa: S101  # the gridworld has both
     best = plan(world.T, task)
     optimal, near = epsilon_ball(best, 0.0), epsilon_ball(best, demo.epsilon)
-    result = [grid.PolicyPanel("Truth", best.policy, grid.verdicts(best.policy, optimal, near))]
-    for fit in demo.fits:
-        policy = metrics.learned_policy(fit.learned, task)
-        judged = grid.verdicts(policy, optimal, near)
-        note = f"{int((judged == 0).sum())} of {len(policy)} optimal"
-        result.append(grid.PolicyPanel(fit.name, policy, judged, note))
-    return result
+    truth = np.eye(world.num_actions)[best.policy]
+    return [
+        grid.panel("Truth", truth, optimal, near, count_optimal=False),
+        *(grid.panel(fit.name, metrics.learned_policy(fit.learned, task), optimal, near) for fit in demo.fits),
+    ]
 
 
 def certificates(demo: Demo) -> list[dict[str, str]]:

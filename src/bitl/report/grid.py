@@ -12,9 +12,10 @@ from ..worlds.gridworld import MOVES
 from . import style
 
 ARROWS = "→↑←↓"
-VERDICTS = ("optimal", "within epsilon", "worse")
-VERDICT_COLOURS = (style.BLUE, style.ORANGE, style.VERMILLION)
-TERMINAL_STYLES = ("bold blue", "yellow", "red")
+NO_PREFERENCE = -1  # in a policy: the model ties several actions
+VERDICTS = ("optimal", "within epsilon", "worse", "no preference")
+VERDICT_COLOURS = (style.BLUE, style.ORANGE, style.VERMILLION, "#777777")
+TERMINAL_STYLES = ("bold blue", "yellow", "red", "dim")
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +23,7 @@ class PolicyPanel:
     """One policy on the grid and how good each of its actions truly is."""
 
     title: str
-    policy: IntArray  #: ``[S]``
+    policy: IntArray  #: ``[S]`` actions, or NO_PREFERENCE
     verdict: IntArray  #: ``[S]`` index into VERDICTS
     note: str = ""
 
@@ -72,6 +73,9 @@ def _draw_arrows(axis: Any, panel: PolicyPanel, shape: tuple[int, int]) -> None:
 
     for s, a in enumerate(panel.policy):
         y, x = divmod(s, shape[1])
+        if a == NO_PREFERENCE:
+            axis.plot([x + 0.42, x + 0.58], [y + 0.5, y + 0.5], color=VERDICT_COLOURS[3], linewidth=1.4)
+            continue
         dy, dx = MOVES[a]
         colour = VERDICT_COLOURS[panel.verdict[s]]
         begin, end = (x + 0.5 - 0.3 * dx, y + 0.5 - 0.3 * dy), (x + 0.5 + 0.34 * dx, y + 0.5 + 0.34 * dy)
@@ -97,10 +101,11 @@ def _legend(figure: Any, plt: Any) -> None:
         plt.Line2D([], [], color=colour, linewidth=2, linestyle=":" if i == 2 else "-", label=f"action: {word}")
         for i, (word, colour) in enumerate(zip(VERDICTS, VERDICT_COLOURS, strict=True))
     ]
+    handles[3].set_label(VERDICTS[3])
     handles.append(plt.Line2D([], [], marker="o", color="black", linestyle="", markersize=4, label="experts seen here"))
     handles.append(plt.Rectangle((0, 0), 1, 1, facecolor="#d9d9d9", hatch="////", label="soft wall"))
     handles.append(plt.Rectangle((0, 0), 1, 1, facecolor="#cfe8f7", edgecolor="#444444", label="goal"))
-    figure.legend(handles=handles, loc="lower center", ncols=3, fontsize=8)
+    figure.legend(handles=handles, loc="lower center", ncols=4, fontsize=8)
 
 
 def terminal_grid(panel: PolicyPanel, visited: BoolArray, reward: FloatArray, shape: tuple[int, int]) -> Any:
@@ -113,13 +118,20 @@ def terminal_grid(panel: PolicyPanel, visited: BoolArray, reward: FloatArray, sh
             s = y * shape[1] + x
             look = TERMINAL_STYLES[panel.verdict[s]] + (" underline" if visited[s] else "")
             background = " on grey30" if reward[s] < -1 else " on dark_green" if reward[s] > 1 else ""
-            text.append(ARROWS[panel.policy[s]], style=look + background)
+            text.append("-" if panel.policy[s] == NO_PREFERENCE else ARROWS[panel.policy[s]], style=look + background)
             text.append(" ")
         text.append("\n")
     return text
 
 
-def verdicts(policy: IntArray, optimal: BoolArray, near: BoolArray) -> IntArray:
-    """Return 0 where the action is optimal, 1 where it lies in the epsilon-ball, 2 elsewhere."""
+def panel(
+    title: str, pi: FloatArray, optimal: BoolArray, near: BoolArray, *, count_optimal: bool = True
+) -> PolicyPanel:
+    """Return the picture of a policy ``[S, A]``, judged by the truly optimal and near-optimal actions ``[S, A]``."""
+    clear = pi.max(axis=1) == 1
+    policy = np.where(clear, pi.argmax(axis=1), NO_PREFERENCE)
     rows = np.arange(len(policy))
-    return np.where(optimal[rows, policy], 0, np.where(near[rows, policy], 1, 2))
+    verdict = np.where(optimal[rows, policy], 0, np.where(near[rows, policy], 1, 2))
+    verdict[~clear] = 3
+    note = f"{int((verdict == 0).sum())} of {len(policy)} optimal" if count_optimal else ""
+    return PolicyPanel(title, policy, verdict, note)
