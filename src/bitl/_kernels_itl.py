@@ -13,6 +13,9 @@ support A and v_j = 1 / (2 w_j),
 The next entry to leave A is the one whose t_j reaches 0 first. It has u_j > ubar, so ubar falls and no entry that left
 returns. Raising y is lowering -y for -u. Entries without data share one weight and one target and leave in the order of
 u, so only the few observed entries of a row need a look of their own.
+
+Where the reward may move too, at a price of kappa (r - r0)^2, a multiplier lambda lowers it by lambda / (2 kappa): the
+path stays the same in lambda, y gives way by that much more, f grows by lambda^2 / (4 kappa), and the path never ends.
 """
 
 from __future__ import annotations
@@ -31,67 +34,92 @@ def row_path(u, order, index, weight, target, weight0, target0, lam, y, f):
 
     ``index, weight, target`` describe the observed entries, ``weight0`` and ``target0`` all others.
     """
+    # Values are taken from the lowest one, and sums are built from below: nothing large is ever subtracted, so nearly
+    # equal values and weights of very different size cost no digits.
     S, K = u.shape[0], index.shape[0]
-    observed = np.zeros(S, np.bool_)
-    active = np.ones(K, np.bool_)
-    v0 = 0.5 / weight0
-    n0, z1, z2 = S - K, 0.0, 0.0
-    ov, ovu, ovuu, ot, otu = 0.0, 0.0, 0.0, 0.0, 0.0
-    for k in range(K):
-        observed[index[k]] = True
-        v, x = 0.5 / weight[k], u[index[k]]
-        ov += v
-        ovu += v * x
-        ovuu += v * x * x
-        ot += target[k]
-        otu += target[k] * x
-    for j in range(S):
-        if not observed[j]:
-            z1 += u[j]
-            z2 += u[j] * u[j]
     lowest = u[order[0]]
     spread = (u[order[S - 1]] - lowest) * 1e-13
-    top = S - 1
-    lam[0], y[0], f[0] = 0.0, target0 * z1 + otu, 0.0
-    length = 1
+    observed = np.zeros(S, np.bool_)
+    active = np.ones(K, np.bool_)
+    for k in range(K):
+        observed[index[k]] = True
+    v0 = 0.5 / weight0
+    x0, sum0, square0 = np.empty(S - K), np.empty(S - K + 1), np.empty(S - K + 1)  # of the n lowest unseen values:
+    n0, sum0[0], square0[0] = 0, 0.0, 0.0  # the values, their sum, their sum of squares around the mean (Welford)
+    for i in range(S):
+        if not observed[order[i]]:
+            x = u[order[i]] - lowest
+            x0[n0] = x
+            away = x - sum0[n0] / n0 if n0 > 0 else 0.0
+            sum0[n0 + 1] = sum0[n0] + x
+            square0[n0 + 1] = square0[n0] + away * away * n0 / (n0 + 1.0)
+            n0 += 1
+    length, refresh = 0, True
     while True:
-        while top >= 0 and observed[order[top]]:
-            top -= 1
+        if refresh:  # the observed entries that are left
+            ov, ovx, ot, otx, osq = 0.0, 0.0, 0.0, 0.0, 0.0
+            for k in range(K):
+                if active[k]:
+                    v, x = 0.5 / weight[k], u[index[k]] - lowest
+                    if ov > 0.0:
+                        away = x - ovx / ov
+                        osq += away * away * ov * v / (ov + v)
+                    ov += v
+                    ovx += v * x
+                    ot += target[k]
+                    otx += target[k] * x
+            refresh = False
         v_sum = n0 * v0 + ov
-        vu = v0 * z1 + ovu
-        mean = vu / v_sum
+        vx = v0 * sum0[n0] + ovx
+        start = target0 * sum0[n0] + otx
+        if length == 0:
+            lam[0], y[0], f[0] = 0.0, lowest + start, 0.0
+            length = 1
         c = (n0 * target0 + ot - 1.0) / v_sum
         leaver, best = -2, np.inf
-        if n0 > 0 and u[order[top]] - lowest > spread and u[order[top]] > mean:
-            leaver, best = -1, (target0 / v0 - c) / (u[order[top]] - mean)
+        if n0 > 0 and x0[n0 - 1] > spread:
+            x = x0[n0 - 1]
+            above = (v0 * (n0 * x - sum0[n0]) + (ov * x - ovx)) / v_sum
+            if above > 0.0:
+                leaver, best = -1, (target0 / v0 - c) / above
         for k in range(K):
-            x = u[index[k]]
-            if active[k] and x - lowest > spread and x > mean:
-                at = (target[k] * 2.0 * weight[k] - c) / (x - mean)
-                if at < best:
-                    leaver, best = k, at
+            if active[k]:
+                x = u[index[k]] - lowest
+                above = (v0 * (n0 * x - sum0[n0]) + (ov * x - ovx)) / v_sum
+                if x > spread and above > 0.0:
+                    at = (target[k] * 2.0 * weight[k] - c) / above
+                    if at < best:
+                        leaver, best = k, at
         if leaver == -2:
             return length
-        D = max(v0 * z2 + ovuu - mean * vu, 0.0)
+        D = v0 * square0[n0] + osq
+        if n0 > 0 and ov > 0.0:
+            away = sum0[n0] / n0 - ovx / ov
+            D += away * away * (n0 * v0) * ov / v_sum
         best = max(best, lam[length - 1])
         lam[length] = best
-        y[length] = min(target0 * z1 + otu - c * vu - best * D, y[length - 1])
+        y[length] = max(min(lowest + (start - c * vx - best * D), y[length - 1]), lowest)
         f[length] = f[length - 1] + 0.5 * (best + lam[length - 1]) * (y[length - 1] - y[length])
         length += 1
         if leaver == -1:
-            x = u[order[top]]
             n0 -= 1
-            z1 -= x
-            z2 -= x * x
-            top -= 1
         else:
             active[leaver] = False
-            v, x = 0.5 / weight[leaver], u[index[leaver]]
-            ov -= v
-            ovu -= v * x
-            ovuu -= v * x * x
-            ot -= target[leaver]
-            otu -= target[leaver] * x
+            refresh = True
+
+
+@jit
+def give_way(lam, y, f, length, give, reach):
+    """Let the reward move along a path, by ``give`` per unit of the multiplier, and extend the path by ``reach``."""
+    if give == 0.0:
+        return length
+    for k in range(length):
+        y[k] -= give * lam[k]
+        f[k] += 0.5 * give * lam[k] * lam[k]
+    lam[length] = lam[length - 1] + reach / give
+    y[length] = y[length - 1] - reach
+    f[length] = f[length - 1] + 0.5 * (lam[length - 1] + lam[length]) * reach
+    return length + 1
 
 
 @jit
@@ -249,11 +277,13 @@ def pinned_state(top, close_gap, floor_gap, u_min, u_max, rows, paths):
         else:
             first = max(first, R[r] + u_min + floor_gap)
     gap = max(gap, first - last, top - reach)
-    if gap > 0.0:
+    rounding = 1e-12 * (abs(top) + u_max - u_min)  # values that were planned or solved for may touch their bounds
+    if gap > rounding:
         return gap, np.inf, 0.0, 0.0, -1
+    gap = min(gap, 0.0)
     m, least, chosen = 0.0, np.inf, -1
     for b in range(R.shape[0]):
-        if valid[b] and R[b] + u_max >= top:
+        if valid[b] and R[b] + u_max >= top - rounding:
             if x0[b] < top:
                 own = row_value(paths, up[b], R[b] - top)[2]
             else:
@@ -262,6 +292,39 @@ def pinned_state(top, close_gap, floor_gap, u_min, u_max, rows, paths):
             if own + rest < least:
                 m, least, chosen = m_b, own + rest, b
     return gap, least, m, top, chosen
+
+
+@jit
+def shifted_state(top, price, close_gap, floor_gap, u_min, u_max, rows, paths):
+    """Solve a pinned program whose rewards may shift together by d at a price of price d^2; returns d as well.
+
+    A scan finds the best stretch (the loss is a minimum of convex functions of d), golden section the point in it.
+    """
+    width = u_max - u_min + close_gap + floor_gap
+    best = pinned_state(top, close_gap, floor_gap, u_min, u_max, rows, paths)
+    d, least, feasible = 0.0, best[1], best[0] <= 0.0
+    for k in range(-32, 33):
+        shift = width * k / 32.0
+        answer = pinned_state(top - shift, close_gap, floor_gap, u_min, u_max, rows, paths)
+        if answer[0] <= 0.0 and (not feasible or answer[1] + price * shift * shift < least):
+            d, least, feasible = shift, answer[1] + price * shift * shift, True
+    a, b, golden = d - width / 32.0, d + width / 32.0, 0.6180339887498949
+    for _ in range(45):
+        left, right = b - golden * (b - a), a + golden * (b - a)
+        answer = pinned_state(top - left, close_gap, floor_gap, u_min, u_max, rows, paths)
+        at_left = answer[1] + price * left * left
+        answer = pinned_state(top - right, close_gap, floor_gap, u_min, u_max, rows, paths)
+        at_right = answer[1] + price * right * right
+        if at_left < least:
+            d, least = left, at_left
+        if at_right < least:
+            d, least = right, at_right
+        if at_left <= at_right:
+            b = right
+        else:
+            a = left
+    gap, _, m, high, chosen = pinned_state(top - d, close_gap, floor_gap, u_min, u_max, rows, paths)
+    return gap, least, m, high, chosen, d
 
 
 @jit
@@ -281,13 +344,34 @@ def weigh(pointer, count, delta, S):
 
 @jit
 def solve_states(
-    states, V, R, valid, allowed, gamma, close_gap, floor_gap, pin, pointer, index, count, delta, T, gap, loss
+    states,
+    V,
+    R,
+    valid,
+    allowed,
+    gamma,
+    close_gap,
+    floor_gap,
+    pin,
+    pointer,
+    index,
+    count,
+    delta,
+    T,
+    gap,
+    loss,
+    price,
+    shared,
+    R_out,
 ):
     """Solve the linearised program of every state in ``states`` at the values V; rows of T are overwritten.
 
     With ``pin`` the largest valid value of a state must equal V[s]. ``gap[i]`` becomes the amount by which state i's
     program is infeasible (at most 0 where it was solved), ``loss[i]`` its loss. An empty T is not written: the losses
     alone are cheaper.
+
+    With a finite ``price`` the rewards move too, each on its own or, if ``shared``, all of a state together; they are
+    written to R_out.
     """
     S, A = R.shape
     shift = 0.5 * gamma * (V.min() + V.max())  # a shift of u shifts every y alike; around 0 the sums cancel least
@@ -295,13 +379,20 @@ def solve_states(
     order = np.argsort(u)
     down, backwards = -u, order[::-1].copy()
     u_min, u_max = u[order[0]], u[order[S - 1]]
-    lam, y, f = np.empty((2 + 2 * A, S + 1)), np.empty((2 + 2 * A, S + 1)), np.empty((2 + 2 * A, S + 1))
+    give = 0.0 if shared or price == np.inf else 0.5 / price
+    reach = 0.0
+    if give > 0.0:
+        reach = 10.0 * (u_max - u_min + close_gap + floor_gap + R.max() - R.min() + np.abs(V).max())
+    lam, y, f = np.empty((2 + 2 * A, S + 2)), np.empty((2 + 2 * A, S + 2)), np.empty((2 + 2 * A, S + 2))
     length = np.zeros(2 + 2 * A, np.int64)
     paths = (lam, y, f, length)
     weight, target, elsewhere = weigh(pointer, count, delta, S)
     # rows without data differ by their reward alone: they share paths 0 and 1
     length[0] = row_path(u, order, index[:0], weight[:0], target[:0], delta, 1.0 / S, lam[0], y[0], f[0])
     length[1] = row_path(down, backwards, index[:0], weight[:0], target[:0], delta, 1.0 / S, lam[1], y[1], f[1])
+    for p in range(2):
+        length[p] = give_way(lam[p], y[p], f[p], length[p], give, reach)
+    u_min, u_max = u_min - reach, u_max + reach
     action, low, up = np.empty(A, np.int64), np.empty(A, np.int64), np.empty(A, np.int64)
     ok, reward, x0 = np.empty(A, np.bool_), np.empty(A), np.empty(A)
     for i in range(states.shape[0]):
@@ -315,16 +406,23 @@ def solve_states(
             if last > first:
                 j, w, t = index[first:last], weight[first:last], target[first:last]
                 length[used] = row_path(u, order, j, w, t, delta, t0, lam[used], y[used], f[used])
+                length[used] = give_way(lam[used], y[used], f[used], length[used], give, reach)
                 low[n] = used
                 used += 1
                 if ok[n]:
                     length[used] = row_path(down, backwards, j, w, t, delta, t0, lam[used], y[used], f[used])
+                    length[used] = give_way(lam[used], y[used], f[used], length[used], give, reach)
                     up[n] = used
                     used += 1
             x0[n] = reward[n] + y[low[n], 0]
             n += 1
         rows = (ok[:n], reward[:n], x0[:n], low[:n], up[:n])
-        if pin:
+        moved = 0.0
+        if pin and shared and price < np.inf:
+            gap[i], loss[i], m, top, chosen, moved = shifted_state(
+                V[s], price, close_gap, floor_gap, u_min, u_max, rows, paths
+            )
+        elif pin:
             gap[i], loss[i], m, top, chosen = pinned_state(V[s], close_gap, floor_gap, u_min, u_max, rows, paths)
         else:
             gap[i], loss[i], m, top, chosen = plain_state(close_gap, floor_gap, u_min, u_max, rows, paths)
@@ -337,6 +435,8 @@ def solve_states(
                 multiplier = row_value(paths, low[r], want - reward[r])[0]
             elif want > x0[r]:
                 multiplier = -row_value(paths, up[r], reward[r] - want)[0]
+            if price < np.inf:
+                R_out[s, action[r]] = R[s, action[r]] + moved - give * multiplier
             row = s * A + action[r]
             first, last = pointer[row], pointer[row + 1]
             j, w, t = index[first:last], weight[first:last], target[first:last]

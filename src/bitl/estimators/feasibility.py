@@ -13,9 +13,9 @@ are :math:`m_s` (the least valid value) with, at visited states,
 
 and :math:`V_s = \max_a R_{s,a} + \gamma T^{MLE}_{s,a} \cdot V` at unvisited ones, where all rows are uniform and so the
 action with the best reward is best. Once it is known *which* states attain :math:`V_{min}` and :math:`V_{max}` this is
-linear. Each linear program maximises a common slack :math:`\tau` of the inequalities in which :math:`\epsilon`,
-:math:`V_{min}` or :math:`V_{max}` stand: the constraints can be met if and only if :math:`\tau \ge 0` for some pair of
-states.
+linear. Each linear program maximises a common slack :math:`\tau` of the inequalities in which :math:`\epsilon`
+stands, so :math:`-\tau` is the least worst miss: the constraints can be met if and only if :math:`\tau \ge 0` for
+some pair of states.
 
 Not all pairs are solved. Leaving :math:`V_{min}` or :math:`V_{max}` (or both) as free bounds on the values is a
 relaxation, so its :math:`\tau` bounds that of every pair it covers: pairs are tried from the highest bound downwards.
@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -79,6 +79,7 @@ class ValuePrograms:
         self.S, self.n = len(program.R), len(program.states)
         self.low, self.high, self.free = self.S + self.n, self.S + self.n + 1, self.S + self.n + 2
         self.maximise_epsilon = maximise_epsilon
+        self.cap = 2 * float(np.ptp(program.R)) / (1 - program.gamma) + program.epsilon  # no slack is larger
         self.builder = _Builder()
         visited = program.valid.any(axis=1, keepdims=True)
         best = np.where(np.where(visited, program.valid, program.allowed), program.R, -np.inf).max(axis=1)
@@ -98,12 +99,13 @@ class ValuePrograms:
         add = self.builder.at_most
         for a in np.flatnonzero(good).tolist():
             r = float(p.R[s, a])
-            add(-r, s, a, (self.low, p.gamma), (s, -1.0))
-            add(r, s, a, (m, 1.0), (self.high, -p.gamma), (self.free, tau))
-        add(float(p.R[s, good].max()), s, -1, (s, 1.0), (self.high, -p.gamma), (self.free, tau))
+            add(-r, s, -1, (self.low, p.gamma), (s, -1.0))
+            add(r, s, -1, (m, 1.0), (self.high, -p.gamma))
+        add(float(p.R[s, good].max()), s, -1, (s, 1.0), (self.high, -p.gamma))
         add(0.0, s, -1, (m, 1.0), (s, -1.0))
         if good.sum() > 1:
-            add(epsilon, s, -1, (s, 1.0), (m, -1.0), (self.free, tau - moving))
+            worst = int(np.where(good, p.R[s], np.inf).argmin())
+            add(epsilon, s, worst, (s, 1.0), (m, -1.0), (self.free, tau - moving))
         else:
             add(0.0, s, -1, (s, 1.0), (m, -1.0))
         for a in np.flatnonzero(p.allowed[s] & ~good).tolist():
@@ -145,7 +147,6 @@ class ValuePrograms:
                 row = np.zeros((1, self.free + 1))
                 row[0, [state, variable]] = 1.0, -1.0
                 A_eq, b_eq = np.vstack([A_eq, row]), np.append(b_eq, 0.0)
-        cap = float(np.ptp(self.program.R)) / (1 - self.program.gamma) + self.program.epsilon
         objective = np.zeros(self.free + 1)
         objective[self.free] = -1.0
         answer = linprog(
@@ -154,7 +155,7 @@ class ValuePrograms:
             b_ub=self.builder.bounds,
             A_eq=A_eq if len(A_eq) else None,
             b_eq=b_eq if len(A_eq) else None,
-            bounds=[*self.limits, (0.0 if self.maximise_epsilon else None, cap)],
+            bounds=[*self.limits, (0.0 if self.maximise_epsilon else None, self.cap)],
             method="highs",
         )
         if answer.status != 0:
@@ -179,21 +180,23 @@ class ValuePrograms:
                 for i, a in enumerate(least)
                 if a is not None
                 for j, b in enumerate(most)
-                if b is not None and i != j
+                if b is not None and (i != j or self.S == 1)
             ),
             reverse=True,
         )
         champion = max((a for a in least if a is not None), key=lambda a: a.slack, default=relaxed)
         found: Answer | None = None
+        skipped = -np.inf  # the bound of the pairs that are not looked at
         for bound, i, j in pairs:
             if bound < floor or (found is not None and bound <= found.slack):
+                skipped = bound
                 break
             answer = self.solve(-i, -j)
             if answer is not None and good_enough(answer):
                 return answer, True
             if answer is not None and (found is None or answer.slack > found.slack):
                 found = answer
-        return found or champion, False
+        return found or replace(champion, slack=min(champion.slack, skipped)), False
 
 
 def feasible_values(program: Program, labels: Labels) -> tuple[Program, FloatArray]:
@@ -214,10 +217,16 @@ def feasible_values(program: Program, labels: Labels) -> tuple[Program, FloatArr
         if answer.slack < -tolerance:
             return False
         candidate = program.with_margin(min(program.margin, max(0.4 * answer.slack, 0.0)))
-        loss, _ = candidate.solve(answer.V, None, pin=True)
-        if np.isfinite(loss):
-            fitting.append(candidate)
-        return bool(np.isfinite(loss))
+        T = None if programs.exact else program.T_mle.copy()
+        loss, _ = candidate.solve(answer.V, T, pin=True)
+        if not np.isfinite(loss):
+            return False
+        if T is not None:  # unvisited states may not have the values that the linear program gave them
+            V, _ = candidate.values(T, answer.V)
+            if np.abs(V - answer.V).max() > 0.1 * candidate.margin:
+                return False
+        fitting.append(candidate)
+        return True
 
     if len(program.R) > MAX_STATES:
         relaxed = programs.solve(None, None)
@@ -247,8 +256,15 @@ def largest_epsilon(program: Program) -> float | None:
     if len(program.R) > MAX_STATES or not programs.exact:
         return None
 
-    answer, _ = programs.best(0.0, lambda _: False)  # not the first that works: the best
-    return None if answer is None else answer.slack
+    found: list[float] = []
+
+    def note(answer: Answer) -> bool:  # never good enough: not the first that works is wanted, but the best
+        found.append(answer.slack)
+        return False
+
+    programs.best(0.0, note)  # the first noted is the relaxation with both ends free, which proves nothing
+    best = max(found[1:], default=None)
+    return np.inf if best is not None and best >= programs.cap * (1 - 1e-9) else best
 
 
 def _infeasible(program: Program, programs: ValuePrograms, answer: Answer | None, labels: Labels) -> InfeasibleError:
@@ -259,22 +275,30 @@ def _infeasible(program: Program, programs: ValuePrograms, answer: Answer | None
     s, a = owner[int(np.argmax(np.where(named, prices, -1.0)))]
     valid = ", ".join(labels.action(int(b)) for b in np.flatnonzero(program.valid[s]))
     if program.valid[s, a]:
-        words = f"{labels.action(a)} cannot be as good as the other constraints need (valid there: {valid})"
+        words = f"{labels.action(a)} cannot be within epsilon of the best valid action (valid there: {valid})"
     else:
         words = f"{labels.action(a)}, which is not valid, cannot be epsilon below the valid {valid}"
     amount = np.nan if answer is None else -answer.slack
     largest = largest_epsilon(program)
-    remedy = "choose a smaller epsilon or another rule for valid actions"
-    if largest is not None:
-        remedy = f"the largest epsilon that works is {_rounded_down(largest):g}"
     return InfeasibleError(
         f"No model satisfies the constraints at epsilon = {program.epsilon:g}: in {labels.state(s)} {words}; "
-        f"the best model still misses by {amount:.4g}; {remedy}.",
+        f"every model misses a constraint by at least {amount:.4g}; {_remedy(program, programs, largest)}.",
         state=s,
         action=a,
         amount=amount,
         largest_epsilon=largest,
     )
+
+
+def _remedy(program: Program, programs: ValuePrograms, largest: float | None) -> str:
+    """Say which epsilon would do. Those that work form an interval: if its end lies above, this one is too small."""
+    if largest is None:
+        decided = programs.exact and len(program.R) <= MAX_STATES
+        return "no epsilon works, so use another rule for valid actions" if decided else "try a smaller epsilon"
+    if largest > program.epsilon:
+        limit = f", up to {_rounded_down(largest):g}," if np.isfinite(largest) else ""
+        return f"this epsilon is too small and larger ones{limit} work"
+    return f"the largest epsilon that works is {_rounded_down(largest):g}"
 
 
 def _rounded_down(x: float) -> float:

@@ -130,7 +130,7 @@ def fit_itl(
     certificate = certify(T, task=task, expert=valid, epsilon=epsilon)
     if reference == "optimal" and solver == "structured" and not certificate.holds:
         raise BitlError(f"The model found does not pass its own certificate ({certificate}); please report this.")
-    info.update(_movement(program, T, certificate, labels))
+    info.update(movement(program, T, certificate, labels))
     return Estimate(T, "ITL", certificate, info, labels)
 
 
@@ -141,12 +141,15 @@ def _certified_iteration(
     uniform = program.allowed / program.allowed.sum(axis=1, keepdims=True)
     start = program.expert_values(program.T_mle, uniform)
     T = program.T_mle.copy()
-    found, sweeps = _search(program, constraints, start, T)
+    _, Q = program.values(T, start)
+    if constraints.excess(Q, program.epsilon).max(initial=-np.inf) <= 0:  # nothing is closer to the data than T_MLE
+        return T, {"sweeps": 0, "loss": 0.0, "start": "T_MLE", "pinned": False, "margin": program.margin}
+    found, sweeps = search(program, constraints, start, T)
     source = "experts' values"
     if found is None:
         program, V = feasible_values(program, labels)
         source = "linear programs"
-        found, more = _search(program, constraints, V, T, pin_first=True)
+        found, more = search(program, constraints, V, T, pin_first=True)
         sweeps += more
     assert found is not None  # noqa: S101  # the linear programs end in values that can be pinned, or raise
     loss, V, pin = found
@@ -154,27 +157,28 @@ def _certified_iteration(
     return T, {"sweeps": sweeps, "loss": loss, "start": source, "pinned": pin, "margin": program.margin}
 
 
-def _search(
+def search(
     program: Program, constraints: Constraints, V: FloatArray, T: FloatArray, *, pin_first: bool = False
 ) -> tuple[tuple[float, FloatArray, bool] | None, int]:
     """Run the outer iteration; return the best candidate as (loss, values, pinned) and the number of sweeps."""
     best: tuple[float, FloatArray, bool] | None = None
     theta, step_before, stale = 1.0, np.inf, 0
     scale = float(np.ptp(program.R[program.allowed])) / (1 - program.gamma)
+    R = program.R.copy()
     if pin_first:
         loss, _ = program.solve(V, None, pin=True)
         best = (loss, V, True) if np.isfinite(loss) else None
     sweeps = 0
     while sweeps < MAX_SWEEPS:
         sweeps += 1
-        plain, _ = program.solve(V, T, pin=False)
+        plain, _ = program.solve(V, T, pin=False, R=R)
         if not np.isfinite(plain):  # infeasible here proves nothing: wider values give the rows more room
             spread = float(np.ptp(V))
             if spread <= 0 or spread > scale:
                 break
             V = V.min() + STRETCH * (V - V.min())
             continue
-        V_next, Q = program.values(T, V)
+        V_next, Q = program.values(T, V, R)
         clean = constraints.excess(Q, program.epsilon).max(initial=-np.inf) <= 0
         before = np.inf if best is None else best[0]
         if clean and plain < before:
@@ -223,7 +227,7 @@ def _expert_iteration(program: Program, constraints: Constraints) -> tuple[Float
     )
 
 
-def _movement(program: Program, T: FloatArray, certificate: Certificate, labels: Labels) -> dict[str, Any]:
+def movement(program: Program, T: FloatArray, certificate: Certificate, labels: Labels) -> dict[str, Any]:
     """Say how far each row moved, which constraints are active, and which observations were overruled."""
     S, A = program.R.shape
     moved = np.zeros((S, A))

@@ -75,7 +75,7 @@ def solve_monolithic(
         if apart.any():
             rules.append(gap[apart] >= program.epsilon + program.margin)
         if close.any():
-            rules.append(cvxpy.abs(gap[close]) <= program.epsilon - program.margin)
+            rules.append(cvxpy.abs(gap[close]) <= max(program.epsilon - program.margin, 0.0))
     target = program.T_mle.reshape(S * A, S)
     problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum(cvxpy.multiply(weights, cvxpy.square(T - target)))), rules)
     problem.solve(solver=cvxpy.CLARABEL, **options)

@@ -51,6 +51,8 @@ class Program:
     pointer: IntArray  #: ``[S A + 1]`` observed entries of each row ...
     index: IntArray  #: ... their next states
     count: FloatArray  #: ... and counts
+    price: float = np.inf  #: weight of moving the rewards; infinite where they are known
+    shared: bool = False  #: rewards of a state move together
 
     @classmethod
     def of(
@@ -58,7 +60,8 @@ class Program:
     ) -> Program:
         """Build the program; by default the margin is 1e-8 of the range of values (1e-6 at epsilon = 0)."""
         S, A = counts.visits.shape
-        R, allowed = task.rewards(A), task.allowed(A)
+        # one memory layout, whatever the task was made from: the kernel is compiled once
+        R, allowed = np.array(task.rewards(A), order="C"), np.array(task.allowed(A), order="C")
         if margin is None:
             values = R[allowed]
             scale = float(np.ptp(values)) / (1 - task.discount)
@@ -68,7 +71,7 @@ class Program:
         return cls(
             states=np.flatnonzero(expert.visited),
             R=R,
-            valid=expert.valid,
+            valid=np.array(expert.valid, order="C"),
             allowed=allowed,
             gamma=task.discount,
             epsilon=epsilon,
@@ -84,11 +87,13 @@ class Program:
         """Return the same program with another margin."""
         return replace(self, margin=margin)
 
-    def solve(self, V: FloatArray, T: FloatArray | None, *, pin: bool) -> tuple[float, FloatArray]:
+    def solve(
+        self, V: FloatArray, T: FloatArray | None, *, pin: bool, R: FloatArray | None = None
+    ) -> tuple[float, FloatArray]:
         """Solve the plain or pinned program at V into T (rows of visited states); return the loss and the gaps.
 
         Without T only the loss is computed. A gap above 0 says by how much a visited state's program is infeasible at
-        this V; the loss is then infinite.
+        this V; the loss is then infinite. Where rewards may move, those of visited states are written to R.
         """
         from .._kernels_itl import solve_states
 
@@ -111,12 +116,15 @@ class Program:
             np.empty((0, 0, 0)) if T is None else T,
             gap,
             loss,
+            self.price,
+            self.shared,
+            np.empty_like(self.R) if R is None else R,
         )
         return (float(loss.sum()) if gap.max() <= 0 else np.inf), gap
 
-    def values(self, T: FloatArray, guess: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return V*(T) and Q*(T), starting near ``guess``."""
-        V, Q = optimal_values(T, self.R, self.allowed, self.gamma, guess)
+    def values(self, T: FloatArray, guess: FloatArray, R: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+        """Return V*(T) and Q*(T), starting near ``guess``, for the program's rewards or others."""
+        V, Q = optimal_values(T, self.R if R is None else R, self.allowed, self.gamma, guess)
         return V, np.where(self.allowed, Q, -np.inf)
 
     def expert_values(self, T: FloatArray, elsewhere: FloatArray) -> FloatArray:

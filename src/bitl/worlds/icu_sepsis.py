@@ -88,7 +88,10 @@ def _admissible(lines: list[str], S: int, A: int) -> BoolArray:
     """Parse the list of admissible actions: a line of numbers of actions, then one line of actions per state."""
     allowed = np.zeros((S, A), dtype=np.bool_)
     for s, line in enumerate(lines[1 : S + 1]):
-        allowed[s, [int(word) for word in line.split()]] = True
+        words = line.split()
+        if not all(word.isdecimal() and int(word) < A for word in words):
+            raise DataError(f"The list of admissible actions must hold numbers below {A}. Got {line!r} for state {s}.")
+        allowed[s, [int(word) for word in words]] = True
     if len(lines) < S + 1 or not allowed.any(axis=1).all():
         raise DataError(f"The list of admissible actions must have a line for each of {S} states.")
     return allowed
