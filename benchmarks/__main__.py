@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-BENCHMARKS = ("planning", "posterior", "itl", "itl_certify")
+BENCHMARKS = ("planning", "posterior", "itl", "itl_certify", "joint")
 
 
 def main(names: list[str]) -> int:
