@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 INPUTS := pyproject.toml constraints.txt
 
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint format bench bench-long clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -27,6 +27,9 @@ format: $(VENV)/.lint  ## rewrite the sources in the house style
 
 bench: $(VENV)/.bench  ## measure speed against peers, side by side
 	$(BIN)/python -m benchmarks
+
+bench-long: $(VENV)/.bench  ## all benchmarks, those that take many minutes too
+	$(BIN)/python -m benchmarks all
 
 clean:  ## remove everything that make creates
 	rm -rf $(VENV) out build
