@@ -9,6 +9,8 @@ from .constraints import Certificate, Constraints, certify, count_violations
 from .errors import BitlError, DataError, InfeasibleError, SamplingError, UndecidedError
 from .estimate import Estimate
 from .estimators.itl import fit_itl
+from .estimators.joint import fit_itl_joint
+from .estimators.mce import fit_mce
 from .estimators.mle import fit_mle
 from .expert import ExpertActions, epsilon_for_stochastic_share
 from .labels import Labels
@@ -46,6 +48,8 @@ __all__ = [
     "epsilon_for_stochastic_share",
     "evaluate",
     "fit_itl",
+    "fit_itl_joint",
+    "fit_mce",
     "fit_mle",
     "metrics",
     "plan",

@@ -1,8 +1,8 @@
 """The registry of methods: whatever is in it appears in every demo, table and report.
 
 A method is a function with the signature of a ``fit_*`` or ``sample_*`` function: the batch first, then keywords. It is
-given those of ``task``, ``epsilon``, ``expert``, ``delta``, ``draws`` and ``seed`` that it accepts, and returns an
-:class:`~bitl.estimate.Estimate` or a :class:`~bitl.posterior.posterior.Posterior`.
+given those of ``task``, ``epsilon``, ``expert``, ``delta``, ``draws``, ``seed`` and ``reward_prior`` that it accepts,
+and returns an :class:`~bitl.estimate.Estimate` or a :class:`~bitl.posterior.posterior.Posterior`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any
 from .errors import DataError
 from .estimate import Estimate
 from .estimators.itl import fit_itl
+from .estimators.joint import fit_itl_joint
+from .estimators.mce import fit_mce
 from .estimators.mle import fit_mle
 from .expert import ExpertActions
 from .posterior.dirichlet import sample_dirichlet
@@ -26,7 +28,14 @@ from .transitions import Counts, Transitions
 
 Method = Callable[..., Estimate | Posterior]
 
-_REGISTRY: dict[str, Method] = {"MLE": fit_mle, "ITL": fit_itl, "PS": sample_dirichlet}
+_REGISTRY: dict[str, Method] = {
+    "MLE": fit_mle,
+    "ITL": fit_itl,
+    "ITL-No-R": fit_itl_joint,
+    "MCE": fit_mce,
+    "PS": sample_dirichlet,
+}
+OFFERED = ("task", "epsilon", "expert", "delta", "draws", "seed", "reward_prior")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +49,7 @@ class Problem:
     draws: int
     seed: Any
     delta: float = 0.001
+    reward_prior: Any = None  #: what a method that does not know the reward starts from; the task's own if not given
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +93,7 @@ def run(name: str, problem: Problem) -> Fit:
     method = _REGISTRY[name]
     accepted = inspect.signature(method).parameters
     wildcard = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in accepted.values())
-    offered = {key: getattr(problem, key) for key in ("task", "epsilon", "expert", "delta", "draws", "seed")}
-    arguments = {key: value for key, value in offered.items() if wildcard or key in accepted}
+    arguments = {key: getattr(problem, key) for key in OFFERED if wildcard or key in accepted}
     begin = time.perf_counter()
     learned = method(problem.batch, **arguments)
     return Fit(name, learned, time.perf_counter() - begin)

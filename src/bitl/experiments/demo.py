@@ -12,6 +12,7 @@ import numpy as np
 from .. import _files, _validate, metrics
 from .._version import __version__
 from ..estimate import Estimate
+from ..estimators.joint import GOAL_REWARD
 from ..expert import ExpertActions, epsilon_ball
 from ..methods import Fit, Problem, methods, run
 from ..planning import plan
@@ -69,7 +70,8 @@ def run_demo(
     rng = np.random.default_rng(_validate.seed_sequence(seed))
     truth = ExpertActions.epsilon_optimal(world.T, world.task, epsilon)
     batch = batch_by_coverage(world, truth, rng, coverage=coverage, per_action=PER_ACTION)
-    problem = Problem(batch, world.task, epsilon, ExpertActions.observed(batch), draws, seed)
+    goal_only = GOAL_REWARD * (np.arange(world.num_states) == world.num_states - 1)
+    problem = Problem(batch, world.task, epsilon, ExpertActions.observed(batch), draws, seed, reward_prior=goal_only)
     fits, scores = [], {}
     for name in methods():
         on_method(name)
@@ -138,6 +140,9 @@ def certificates(demo: Demo) -> list[dict[str, str]]:
     for fit in demo.fits:
         if isinstance(fit.learned, Estimate):
             text = str(fit.learned.certificate)
+            if "reward" in fit.learned.info:
+                distance = fit.learned.info["reward_distance"]
+                text += f" That is with the reward it learned, {distance:.2g} from its prior, not with the true one."
         else:
             text = _posterior_words(fit.learned, demo)
         lines.append({"name": fit.name, "text": text})
