@@ -13,7 +13,8 @@ SOURCE = Path(bitl.__file__).parent
 
 # Every module may import what stands on an earlier line, and its own package.
 LAYERS = [
-    {"errors", "_types", "_version", "_kernels", "_kernels_itl", "_kernels_mce", "_kernels_smc"},
+    {"errors", "_types", "_version", "_kernels", "_kernels_itl", "_kernels_mce"},
+    {"_kernels_smc"},
     {"_validate", "_files"},
     {"labels"},
     {"task"},
@@ -22,7 +23,8 @@ LAYERS = [
     {"expert"},
     {"constraints"},
     {"estimate"},
-    {"estimators", "posterior"},
+    {"estimators"},
+    {"posterior"},
     {"metrics"},
     {"tuning"},
     {"worlds"},
@@ -81,8 +83,9 @@ def test_the_reader_of_imports_sees_every_form():
 
 
 def test_the_kernels_stand_alone():
+    """A cached compilation does not notice changes in another file; where one builds on another, conftest.py sees to it."""
     for path in SOURCE.glob("_kernels*.py"):
-        assert imported(path) == set()
+        assert imported(path) == ({"_kernels"} if path.stem == "_kernels_smc" else set())
 
 
 def test_importing_bitl_imports_nothing_heavy():

@@ -15,6 +15,8 @@ from .estimators.mle import fit_mle
 from .expert import ExpertActions, epsilon_for_stochastic_share
 from .labels import Labels
 from .planning import Plan, SoftPlan, evaluate, plan, plan_soft
+from .posterior.bitl import sample_bitl
+from .posterior.diagnostics import Diagnostics
 from .posterior.dirichlet import sample_dirichlet
 from .posterior.posterior import Posterior
 from .posterior.regret import Regret
@@ -29,6 +31,7 @@ __all__ = [
     "Constraints",
     "Counts",
     "DataError",
+    "Diagnostics",
     "EpsilonTuning",
     "Estimate",
     "ExpertActions",
@@ -54,6 +57,7 @@ __all__ = [
     "metrics",
     "plan",
     "plan_soft",
+    "sample_bitl",
     "sample_dirichlet",
     "sample_rejection",
     "tune_epsilon",

@@ -21,6 +21,7 @@ from .estimators.joint import fit_itl_joint
 from .estimators.mce import fit_mce
 from .estimators.mle import fit_mle
 from .expert import ExpertActions
+from .posterior.bitl import sample_bitl
 from .posterior.dirichlet import sample_dirichlet
 from .posterior.posterior import Posterior
 from .task import Task
@@ -34,6 +35,7 @@ _REGISTRY: dict[str, Method] = {
     "ITL-No-R": fit_itl_joint,
     "MCE": fit_mce,
     "PS": sample_dirichlet,
+    "BITL": sample_bitl,
 }
 OFFERED = ("task", "epsilon", "expert", "delta", "draws", "seed", "reward_prior")
 

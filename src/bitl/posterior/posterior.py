@@ -17,7 +17,7 @@ from ..expert import ExpertActions
 from ..labels import Labels
 from ..planning import Plan, plan
 from ..task import Task
-from .diagnostics import between_runs, by_run
+from .diagnostics import Diagnostics, by_run, diagnose
 from .regret import Regret, bayesian_regret
 
 
@@ -96,11 +96,35 @@ class Posterior:
 
     def diagnostics(
         self, functional: Callable[[FloatArray], FloatArray] | None = None, *, task: Task | None = None
-    ) -> dict[str, FloatArray]:
-        """Return R-hat and effective draws between runs, of V* or of ``functional(T)`` with ``[draw, ...]`` values."""
+    ) -> Diagnostics:
+        """Return R-hat, effective draws and warnings, of V* or of ``functional(T)`` with ``[draw, ...]`` values."""
         values = self.values(task) if functional is None else np.asarray(functional(self.T), dtype=np.float64)
-        rhat, ess = between_runs(values, self.run)
-        return {"rhat": rhat, "ess": ess}
+        return diagnose(values, self.run, chains=bool(self.info.get("chains")), remedy=self._remedy())
+
+    def credible_interval(
+        self, quantity: str = "V", *, mass: float = 0.9, task: Task | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of central credible intervals.
+
+        Parameters
+        ----------
+        quantity
+            ``"V"`` gives ``[S]``, ``"Q"`` ``[S, A]``, ``"T"`` (next-state probabilities) ``[S, A, S]``.
+        mass
+            Posterior probability inside the interval.
+        task
+            For V and Q, the posterior's own task or another.
+        """
+        _validate.one_of(quantity, "quantity", ("V", "Q", "T"))
+        mass = _validate.real(mass, "mass", low=0, high=1, ends="()")
+        values = self.T if quantity == "T" else getattr(self.plan(task), quantity)
+        # a quantile that is one of the draws: between -inf and -inf (not admissible) there is no middle
+        low, high = np.quantile(values, [(1 - mass) / 2, (1 + mass) / 2], axis=0, method="inverted_cdf")
+        return low, high
+
+    def probability_optimal(self, task: Task | None = None) -> FloatArray:
+        """Return ``[S, A]``: the posterior probability that each action is the optimal one."""
+        return self.policy(task)
 
     def to_arviz(self) -> Any:
         """Return an ``arviz.InferenceData`` with ``T`` and, if there is a task, ``V``; runs are its chains."""
@@ -113,6 +137,14 @@ class Posterior:
         names = [self.labels.state(s) for s in range(S)]
         coords = {"state": names, "next_state": names, "action": [self.labels.action(a) for a in range(A)]}
         return arviz.from_dict(posterior=variables, dims=dims, coords=coords)
+
+    def _remedy(self) -> str:
+        particles = self.info.get("particles")
+        if particles is not None:
+            return f"increase particles to {4 * particles} or more"
+        if self.info.get("chains"):
+            return "use sampler='smc', or far longer chains"
+        return "increase draws"
 
     def _task(self, task: Task | None) -> Task:
         task = task or self.task

@@ -1,0 +1,734 @@
+"""Compiled loops of the collapsed sampler, and nothing else; each equals a slow, obvious twin in ``tests/oracles``.
+
+``problem`` is :class:`bitl.posterior.collapse.Problem`. A *particle* is ``X [K, S]`` (the kept rows, sorted by state)
+with what follows from it: ``policy [S]`` (the row each state follows), ``G = (I - gamma X_policy)^-1``, ``V [S]``,
+``q [K]``, ``log_below [B]`` (one number per block of integrated rows) and ``excess [S]`` (by how much closeness is
+missed).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._kernels import dirichlet_row, dot, jit, log_gamma
+
+SMALL_TOTAL = 0.3  # up to this sum of alpha the first-order formula is used inside the sampler
+PATIENCE = 60
+
+
+# --- P(p . V <= c) for p ~ Dir(alpha) ---------------------------------------------------------------------------------
+
+
+@jit
+def log_below_even(delta, V, c):
+    """Log P(p . V <= c) to first order, on the logit scale, for alpha that are all the same small number.
+
+    Logarithms are summed as products of up to 32 factors, each kept within 1e-9 and 1e9.
+    """
+    below = 0
+    log_below = log_above = 0.0
+    S = V.shape[0]
+    for start in range(0, S, 32):
+        product_below = product_above = 1.0
+        for j in range(start, min(start + 32, S)):
+            d = V[j] - c
+            size = min(max(abs(d), 1e-9), 1e9)
+            under = d <= 0.0
+            below += under
+            product_below *= size if under else 1.0
+            product_above *= 1.0 if under else size
+        log_below += np.log(product_below)
+        log_above += np.log(product_above)
+    above = S - below
+    if below == 0:
+        return -np.inf
+    if above == 0:
+        return 0.0
+    return -np.log(1.0 + above / below * np.exp(delta * S * (log_above / above - log_below / below)))
+
+
+@jit
+def saddle(alpha, V, c, sign):
+    """The minimum over 0 < x < X of -sum alpha log(1 + d x) - log x, with d = sign (V - c), X = 1 / max(-d) > 0.
+
+    Newton's method on a convex function, kept inside a shrinking bracket. Any x between gives the same integral, so a
+    rough answer will do.
+    """
+    worst = 0.0
+    for j in range(V.shape[0]):
+        worst = max(worst, -sign * (V[j] - c))
+    low, high = 0.0, 1.0 / worst
+    x = 0.5 * high
+    for _ in range(PATIENCE):
+        slope = -1.0 / x
+        curve = 1.0 / (x * x)
+        for j in range(V.shape[0]):
+            d = sign * (V[j] - c)
+            r = d / (1.0 + d * x)
+            slope -= alpha[j] * r
+            curve += alpha[j] * r * r
+        if slope > 0.0:
+            high = x
+        else:
+            low = x
+        new = x - slope / curve
+        if not low < new < high:
+            new = 0.5 * (low + high)
+        if abs(new - x) <= 1e-3 * x:
+            return new
+        x = new
+    return x
+
+
+@jit
+def log_tail(alpha, V, c, sign, h, reach):
+    """Log P(sum d g <= 0) for independent g ~ Gamma(alpha), d = sign (V - c), where that is the lesser side.
+
+    With x at the saddle, the integral of Re exp(K(-x + i y)) / (x - i y) / pi over y > 0, by the trapezoid rule in v,
+    y = w sinh(v); what is left when all factors have become powers of y is a geometric series.
+    """
+    x = saddle(alpha, V, c, sign)
+    curve = 1.0 / (x * x)
+    top = -np.log(x)
+    total = limit = 0.0
+    least, most = np.inf, 0.0
+    for j in range(V.shape[0]):
+        d = sign * (V[j] - c)
+        if d != 0.0:
+            r = d / (1.0 + d * x)
+            curve += alpha[j] * r * r
+            top -= alpha[j] * np.log(1.0 + d * x)
+            total += alpha[j]
+            limit += alpha[j] if d > 0.0 else -alpha[j]
+            least, most = min(least, abs(d)), max(most, -d)
+    w = min(1.0 / np.sqrt(curve), 1.0 / most - x)
+    far = reach * max(1.0 / least, x)
+    area, v, ratio = 0.5 * w, 0.0, np.exp(-total * h)
+    while True:
+        v += h
+        y = w * np.sinh(v)
+        size, angle = -0.5 * np.log(1.0 + (y / x) ** 2), np.arctan(y / x)
+        for j in range(V.shape[0]):
+            d = sign * (V[j] - c)
+            e = d * y / (1.0 + d * x)
+            size -= 0.5 * alpha[j] * np.log1p(e * e)
+            angle += alpha[j] * np.arctan(e)
+        piece = w * np.cosh(v) * np.exp(size)
+        area += piece * np.cos(angle)
+        if piece / (1.0 - ratio) < 1e-13 * abs(area):
+            break
+        if y > far:
+            end = np.cos(0.5 * np.pi * (1.0 + limit))
+            faster = ratio * np.exp(-h)  # the way to the limit falls as 1 / y
+            area += piece * (end * ratio / (1.0 - ratio) + (np.cos(angle) - end) * faster / (1.0 - faster))
+            break
+    return top + np.log(max(area, 1e-300) * h / np.pi)
+
+
+@jit
+def mean_gap(alpha, V, c):
+    """Sum of alpha (V - c), and whether some V lies at or below c and some above."""
+    total = 0.0
+    below = above = False
+    for j in range(V.shape[0]):
+        d = V[j] - c
+        total += alpha[j] * d
+        below |= d <= 0.0
+        above |= d > 0.0
+    return total, below, above
+
+
+@jit
+def log_below_contour(alpha, V, c, h, reach):
+    """Log P(p . V <= c) by a contour integral through the saddle; the lesser side is the one integrated."""
+    gap, below, above = mean_gap(alpha, V, c)
+    if not above:
+        return 0.0
+    if not below:
+        return -np.inf
+    if gap > 0.0:
+        worst = 0.0
+        for j in range(V.shape[0]):
+            worst = max(worst, c - V[j])
+        if worst == 0.0:  # only ties at c itself lie below
+            return -np.inf
+        return min(0.0, log_tail(alpha, V, c, 1.0, h, reach))
+    return np.log1p(-min(1.0, np.exp(log_tail(alpha, V, c, -1.0, h, reach))))
+
+
+@jit
+def log_below_fast(alpha, even, total, V, c):
+    """The approximation used inside the sampler; the final weights take it out again."""
+    if even and total <= SMALL_TOTAL:
+        return log_below_even(alpha[0], V, c)
+    return log_below_contour(alpha, V, c, 0.7 if total < 3.0 else 0.3, 100.0)
+
+
+@jit
+def log_below_exact(alpha, V, c):
+    """Log P(p . V <= c) to about nine digits."""
+    return log_below_contour(alpha, V, c, 0.25 if np.sum(alpha) < 3.0 else 0.1, 1e4)
+
+
+# --- a particle and what follows from it ------------------------------------------------------------------------------
+
+
+@jit
+def invert_dominant(M, G):
+    """Fill G with the inverse of a row-diagonally-dominant M (no pivoting needed); M is destroyed."""
+    n = M.shape[0]
+    G[:] = 0.0
+    for i in range(n):
+        G[i, i] = 1.0
+    for i in range(n):
+        pivot = 1.0 / M[i, i]
+        for j in range(n):
+            M[i, j] *= pivot
+            G[i, j] *= pivot
+        for k in range(n):
+            factor = M[k, i]
+            if k != i and factor != 0.0:
+                for j in range(n):
+                    M[k, j] -= factor * M[i, j]
+                    G[k, j] -= factor * G[i, j]
+
+
+@jit
+def evaluate_policy(problem, X, policy, G, V, q, M):
+    """G, V and q of the given policy, from scratch; M is scratch space."""
+    S = V.shape[0]
+    for s in range(S):
+        row = X[policy[s]]
+        for j in range(S):
+            M[s, j] = -problem.gamma * row[j] if row[j] > 1e-30 else 0.0
+        M[s, s] += 1.0
+    invert_dominant(M, G)
+    for s in range(S):
+        V[s] = 0.0
+        for j in range(S):
+            V[s] += G[s, j] * problem.R[policy[j]]
+    look_ahead_rows(problem, X, V, q)
+
+
+@jit
+def look_ahead_rows(problem, X, V, q):
+    """Q = R + gamma X V, in place."""
+    for k in range(q.shape[0]):
+        q[k] = problem.R[k] + problem.gamma * dot(X[k], V)
+
+
+@jit
+def best_row(problem, s, q, margin, current):
+    """The row of state s with the largest q, or ``current`` if none gains more than ``margin`` over it."""
+    best, top = current, q[current] + margin
+    for k in range(problem.first[s], problem.first[s + 1]):
+        if q[k] > top:
+            best, top = k, q[k]
+    return best
+
+
+@jit
+def plan_particle(problem, X, policy, G, V, q, M):
+    """Policy iteration over the kept rows, from the policy given."""
+    for _ in range(1000):
+        evaluate_policy(problem, X, policy, G, V, q, M)
+        changed = False
+        for s in range(V.shape[0]):
+            k = best_row(problem, s, q, problem.margin, policy[s])
+            changed |= k != policy[s]
+            policy[s] = k
+        if not changed:
+            return
+
+
+@jit
+def spread_excess(problem, s, q):
+    """By how much the kept rows of a visited state differ by more than epsilon, and the least of them."""
+    low, high = np.inf, -np.inf
+    for k in range(problem.first[s], problem.first[s + 1]):
+        low, high = min(low, q[k]), max(high, q[k])
+    return max(high - low - problem.epsilon - problem.slack, 0.0), low
+
+
+@jit
+def block_log_below(problem, b, V, low, exact):
+    """Log P that one integrated row of block b stays epsilon below the least valid action."""
+    c = (low - problem.epsilon + problem.slack - problem.block_reward[b]) / problem.gamma
+    if exact:
+        return log_below_exact(problem.block_alpha[b], V, c)
+    return log_below_fast(problem.block_alpha[b], problem.block_even[b], problem.block_total[b], V, c)
+
+
+@jit
+def all_terms(problem, V, q, exact, log_below, excess):
+    """Fill ``excess [S]`` and ``log_below [B]``."""
+    for s in range(V.shape[0]):
+        excess[s] = 0.0
+        if problem.visited[s]:
+            excess[s], low = spread_excess(problem, s, q)
+            for b in range(problem.block_first[s], problem.block_first[s + 1]):
+                log_below[b] = block_log_below(problem, b, V, low, exact)
+
+
+@jit
+def heat_at(problem, beta):
+    """What the tempered target at inverse temperature beta needs: (power t, floor under log F, price of excess)."""
+    if np.isinf(beta):
+        return 1.0, -np.inf, np.inf
+    return beta / (1.0 + beta), np.log(0.25 / ((1.0 + beta) * problem.visited.shape[0])), beta / problem.scale
+
+
+@jit
+def block_term(problem, heat, b, value):
+    """The share of block b in the log target; at most 0."""
+    t, floor, _ = heat
+    return t * problem.block_count[b] * max(value, floor)
+
+
+@jit
+def excess_term(heat, excess):
+    """The share of one state's closeness in the log target; at most 0."""
+    return -heat[2] * excess if excess > 0.0 else 0.0
+
+
+@jit
+def state_term(problem, heat, s, log_below, excess):
+    """All of state s in the log target."""
+    value = excess_term(heat, excess[s])
+    for b in range(problem.block_first[s], problem.block_first[s + 1]):
+        value += block_term(problem, heat, b, log_below[b])
+    return value
+
+
+@jit
+def log_target(problem, beta, log_below, excess, out):
+    """out[n] = log of the tempered likelihood of every particle."""
+    heat = heat_at(problem, beta)
+    for n in range(out.shape[0]):
+        out[n] = 0.0
+        if beta > 0.0:
+            for s in range(problem.visited.shape[0]):
+                out[n] += state_term(problem, heat, s, log_below[n], excess[n])
+
+
+# --- moves: reversible under the Dirichlets, or corrected by their ratio ----------------
+
+
+@jit
+def perturb_row(alpha, row, number, rng, work, out):
+    """Draw x ~ Multinomial(number, row), then out ~ Dir(alpha + x); number 0 draws afresh."""
+    work[:] = alpha
+    left, rest = number, 1.0
+    for j in range(row.shape[0]):
+        if left == 0:
+            break
+        if row[j] > 0.0:
+            hit = left if row[j] >= rest else rng.binomial(left, min(row[j] / rest, 1.0))
+            work[j] += hit
+            left -= hit
+            rest -= row[j]
+    dirichlet_row(work, rng, out)
+
+
+@jit
+def draw_number(total, rng):
+    """How many pseudo-observations a move keeps: 0 (draw afresh), or a random multiple of the row's own."""
+    if rng.random() < (0.25 if total > 1.0 else 0.6):
+        return 0
+    return int(np.ceil(max(total, 1.0) * 2.0 ** (7.0 * rng.random() - 1.0)))
+
+
+@jit
+def draw_label(row, rng):
+    """Draw an index from the probabilities of a row."""
+    u = rng.random()
+    for j in range(row.shape[0]):
+        u -= row[j]
+        if u < 0.0:
+            return j
+    return int(np.argmax(row))
+
+
+@jit
+def log_level_weight(V, top, rows):
+    """Log of the chance to propose one given set of ``rows`` labels whose highest value is ``top``, given V.
+
+    A state j is picked at random, then every label uniformly among the states with V <= V_j.
+    """
+    S = V.shape[0]
+    total = 0.0
+    for j in range(S):
+        if V[j] >= top:
+            rank = 0
+            for i in range(S):
+                rank += V[i] <= V[j]
+            total += float(rank) ** -rows
+    return np.log(total / S)
+
+
+@jit
+def move_level(problem, s, V, X, rng, work, labels):
+    """Propose new rows of state s, led by labels at or below a random level; returns what the old V says of it.
+
+    Each row has a label drawn from it; given its label a row is Dir(alpha + e_label), and labels have prior
+    probabilities alpha / sum alpha. The first ``rows`` labels are the old ones, the rest the new ones. The return value
+    is log prior(new) - log prior(old) - log proposal(new).
+    """
+    first, last = problem.first[s], problem.first[s + 1]
+    rows = last - first
+    level = V[int(rng.random() * V.shape[0])]
+    value, top = 0.0, -np.inf
+    for r in range(rows):
+        k = first + r
+        labels[r] = draw_label(X[k], rng)
+        j = int(rng.random() * V.shape[0])
+        while V[j] > level:
+            j = int(rng.random() * V.shape[0])
+        labels[rows + r] = j
+        top = max(top, V[j])
+        value += np.log(problem.alpha[k, j] / problem.alpha[k, labels[r]])
+        work[:] = problem.alpha[k]
+        work[j] += 1.0
+        dirichlet_row(work, rng, X[k])
+    return value - log_level_weight(V, top, rows)
+
+
+@jit
+def nearest_gap(V, start):
+    """The least |V_j - V_start| over the other states j."""
+    least = np.inf
+    for j in range(V.shape[0]):
+        if j != start:
+            least = min(least, abs(V[j] - V[start]))
+    return least
+
+
+@jit
+def log_near_weight(V, start, end, tau):
+    """Log of the chance to propose label ``end`` from ``start``, in proportion to exp(-|V_end - V_start| / tau)."""
+    least = nearest_gap(V, start)
+    total = 0.0
+    for j in range(V.shape[0]):
+        if j != start:
+            total += np.exp((least - abs(V[j] - V[start])) / tau)
+    return (least - abs(V[end] - V[start])) / tau - np.log(total)
+
+
+@jit
+def move_near(problem, k, V, tau, X, rng, work, labels):
+    """Propose a new row k led by another label of similar value; returns as ``move_level`` does.
+
+    The row must not be chosen by the policy, which is arbitrary where rows are tied.
+    """
+    old = draw_label(X[k], rng)
+    least = nearest_gap(V, old)
+    total = 0.0
+    new = old
+    for j in range(V.shape[0]):  # one pass: the j-th replaces the choice with probability weight / sum so far
+        if j != old:
+            weight = np.exp((least - abs(V[j] - V[old])) / tau)
+            total += weight
+            if rng.random() * total < weight:
+                new = j
+    labels[0], labels[1] = old, new
+    work[:] = problem.alpha[k]
+    work[new] += 1.0
+    dirichlet_row(work, rng, X[k])
+    return np.log(problem.alpha[k, new] / problem.alpha[k, old]) - log_near_weight(V, old, new, tau)
+
+
+@jit
+def switch_row(problem, s, k, X, old, G, V, left):
+    """State s now follows row k instead of ``old``: update G and V by the rank-1 formula; left is scratch space."""
+    S = V.shape[0]
+    left[:] = 0.0
+    gain = problem.R[k] + problem.gamma * dot(X[k], V) - V[s]
+    for i in range(S):
+        d = X[k, i] - old[i]
+        if d != 0.0:
+            for j in range(S):
+                left[j] += d * G[i, j]
+    scale = 1.0 / (1.0 - problem.gamma * left[s])
+    for i in range(S):
+        g = G[i, s] * scale
+        V[i] += g * gain
+        g *= problem.gamma
+        for j in range(S):
+            G[i, j] += g * left[j]
+
+
+@jit
+def way_back(V, labels, tau):
+    """Log of the chance to propose the old labels (the first half) from the new, given the new V; 0 without labels."""
+    rows = labels.shape[0] // 2
+    if rows == 0:
+        return 0.0
+    if tau > 0.0:
+        return log_near_weight(V, labels[1], labels[0], tau)
+    top = -np.inf
+    for r in range(rows):
+        top = max(top, V[labels[r]])
+    return log_level_weight(V, top, rows)
+
+
+@jit
+def try_same_value(problem, heat, s, saved, log_u, X, V, q, log_below, excess, q2, log_below2):
+    """Accept or reject new rows of state s that leave V, and so every other state, as it was."""
+    first, last = problem.first[s], problem.first[s + 1]
+    blocks = slice(problem.block_first[s], problem.block_first[s + 1])
+    miss, bound, value = 0.0, log_u, 0.0
+    if problem.visited[s]:
+        miss, low = spread_excess(problem, s, q2)
+        bound += state_term(problem, heat, s, log_below, excess)
+        value = excess_term(heat, miss)
+        for b in range(blocks.start, blocks.stop):
+            log_below2[b] = block_log_below(problem, b, V, low, False)
+            value += block_term(problem, heat, b, log_below2[b])
+    if value < bound:
+        X[first:last] = saved[: last - first]
+        return False
+    q[first:last] = q2[first:last]
+    excess[s] = miss
+    log_below[blocks] = log_below2[blocks]
+    return True
+
+
+@jit
+def try_state(problem, heat, s, saved, ratio, labels, tau, X, policy, G, V, q, log_below, excess, rng, new):
+    """Accept or reject new rows of state s, already in X; ``saved`` holds the old ones. Tells whether accepted.
+
+    If the proposal led the rows by ``labels``, the chance of the way back depends on the new V and is added to
+    ``ratio``.
+
+    The optimum is found completely before any constraint is looked at: a violation seen on the way may vanish with
+    the next switch of policy.
+    """
+    first, last = problem.first[s], problem.first[s + 1]
+    current = policy[s]
+    G2, V2, q2, policy2, log_below2, excess2, left = new
+    for k in range(first, last):
+        q2[k] = problem.R[k] + problem.gamma * dot(X[k], V)
+    best = best_row(problem, s, q2, 0.0, current)
+    same = best == current
+    for j in range(V.shape[0]):
+        same = same and X[current, j] == saved[current - first, j]
+    log_u = -rng.standard_exponential() - ratio
+    if same:
+        log_u -= way_back(V, labels, tau)
+        return try_same_value(problem, heat, s, saved, log_u, X, V, q, log_below, excess, q2, log_below2)
+    change = 0.0
+    for j in range(V.shape[0]):
+        change += (X[best, j] - saved[current - first, j]) * G[j, s]
+    step = (q2[best] - V[s]) / (1.0 - problem.gamma * change)
+    for i in range(V.shape[0]):
+        V2[i] = V[i] + step * G[i, s]
+    policy2[:] = policy
+    policy2[s] = best
+    look_ahead_rows(problem, X, V2, q2)
+    inverse_known = improve_policy(problem, X, s, saved[current - first], G, policy2, G2, V, V2, q2, left)
+    bound = log_u - way_back(V2, labels, tau)
+    for i in range(V.shape[0]):
+        if problem.visited[i]:
+            bound += state_term(problem, heat, i, log_below, excess)
+    if not terms_reach(problem, heat, bound, V2, q2, log_below2, excess2):
+        X[first:last] = saved[: last - first]
+        return False
+    if not inverse_known:
+        switch_row(problem, s, best, X, saved[current - first], G, V, left)
+    else:
+        G[:] = G2
+    V[:], q[:], policy[:] = V2, q2, policy2
+    log_below[:], excess[:] = log_below2, excess2
+    return True
+
+
+@jit
+def improve_policy(problem, X, s, old, G, policy2, G2, V, V2, q2, left):
+    """Finish policy iteration after the change at state s; tells whether G2 was needed (and is therefore filled)."""
+    inverse_known = False
+    for _ in range(100):
+        changed = False
+        for i in range(V2.shape[0]):
+            k = best_row(problem, i, q2, problem.margin, policy2[i])
+            if k != policy2[i]:
+                if not inverse_known:
+                    G2[:] = G
+                    V2[:] = V
+                    switch_row(problem, s, policy2[s], X, old, G2, V2, left)
+                    inverse_known = True
+                switch_row(problem, i, k, X, X[policy2[i]], G2, V2, left)
+                policy2[i] = k
+                changed = True
+        if not changed:
+            break
+        look_ahead_rows(problem, X, V2, q2)
+    return inverse_known
+
+
+@jit
+def terms_reach(problem, heat, bound, V, q, log_below, excess):
+    """Fill the terms and tell whether their sum is at least ``bound``; every term is <= 0, so stop once it is not."""
+    value = 0.0
+    for s in range(V.shape[0]):
+        excess[s] = 0.0
+        if problem.visited[s]:
+            excess[s], _ = spread_excess(problem, s, q)
+            value += excess_term(heat, excess[s])
+            if value < bound:
+                return False
+    for s in range(V.shape[0]):
+        if problem.visited[s]:
+            _, low = spread_excess(problem, s, q)
+            for b in range(problem.block_first[s], problem.block_first[s + 1]):
+                log_below[b] = block_log_below(problem, b, V, low, False)
+                value += block_term(problem, heat, b, log_below[b])
+                if value < bound:
+                    return False
+    return True
+
+
+@jit
+def sweep(problem, heat, X, policy, G, V, q, log_below, excess, rng, saved, work, labels, new, tally):
+    """Move every kept row of the visited states; in the others one at random, all, and one at random."""
+    none = labels[:0]
+    for s in range(V.shape[0]):
+        first, last = problem.first[s], problem.first[s + 1]
+        moves = last - first if problem.visited[s] else 3
+        for move in range(moves):
+            saved[: last - first] = X[first:last]
+            ratio, led, tau = 0.0, none, 0.0
+            k = first + (move if problem.visited[s] else int(rng.random() * (last - first)))
+            if problem.visited[s] or move == 0 or V.shape[0] == 1:
+                number = draw_number(problem.total[k], rng)
+                perturb_row(problem.alpha[k], saved[k - first], number, rng, work, X[k])
+            elif move == 1:
+                led = labels[: 2 * (last - first)]
+                ratio = move_level(problem, s, V, X, rng, work, led)
+            else:
+                led = labels[:2]
+                tau = problem.scale * 10.0 ** (2.0 * rng.random() - 1.0)
+                ratio = move_near(problem, k, V, tau, X, rng, work, led)
+            tally[0] += 1
+            tally[1] += try_state(
+                problem, heat, s, saved, ratio, led, tau, X, policy, G, V, q, log_below, excess, rng, new
+            )
+
+
+@jit
+def scratch(problem):
+    """Room for proposals: (saved rows, pseudo-counts, labels, (G, V, q, policy, log_below, excess, vector))."""
+    K, S = problem.alpha.shape
+    most = 0
+    for s in range(S):
+        most = max(most, problem.first[s + 1] - problem.first[s])
+    B = problem.block_reward.shape[0]
+    new = (np.empty((S, S)), np.empty(S), np.empty(K), np.empty(S, np.int64), np.zeros(B), np.zeros(S), np.empty(S))
+    return np.empty((most, S)), np.empty(S), np.empty(2 * most, np.int64), new
+
+
+@jit
+def draw_particles(problem, rng, X):
+    """Draw every particle's rows from their Dirichlets."""
+    for n in range(X.shape[0]):
+        for k in range(X.shape[1]):
+            dirichlet_row(problem.alpha[k], rng, X[n, k])
+
+
+@jit
+def complete_particles(problem, exact, X, policy, V, q, log_below, excess):
+    """Plan in every particle from scratch and fill what follows from its rows."""
+    S = V.shape[1]
+    M, G = np.empty((S, S)), np.empty((S, S))
+    for n in range(X.shape[0]):
+        for s in range(S):
+            policy[n, s] = problem.first[s]
+        plan_particle(problem, X[n], policy[n], G, V[n], q[n], M)
+        all_terms(problem, V[n], q[n], exact, log_below[n], excess[n])
+
+
+@jit
+def move_particles(problem, beta, sweeps, X, policy, V, q, log_below, excess, rng):
+    """Give every particle some sweeps at inverse temperature beta; returns proposals and acceptances.
+
+    What rank-1 updates lose is won back at the start of every sweep.
+    """
+    S = V.shape[1]
+    M, G = np.empty((S, S)), np.empty((S, S))
+    saved, work, labels, new = scratch(problem)
+    heat = heat_at(problem, beta)
+    tally = np.zeros(2, np.int64)
+    for n in range(X.shape[0]):
+        for _ in range(sweeps):
+            evaluate_policy(problem, X[n], policy[n], G, V[n], q[n], M)
+            sweep(
+                problem,
+                heat,
+                X[n],
+                policy[n],
+                G,
+                V[n],
+                q[n],
+                log_below[n],
+                excess[n],
+                rng,
+                saved,
+                work,
+                labels,
+                new,
+                tally,
+            )
+    return tally
+
+
+# --- the end: put the integrated rows back ----------------------------------------------------------------------------
+
+
+@jit
+def row_below(alpha, V, c, rng, out):
+    """Draw out ~ Dir(alpha) given out . V <= c, exactly; returns the number of tries.
+
+    With d = V - c the condition is sum d g <= 0 for gamma variates g. If their mean is positive they are drawn tilted
+    by exp(-x sum d g), that is g_j ~ Gamma(alpha_j) / (1 + d_j x), and kept with probability exp(x sum d g) <= 1.
+    """
+    gap, _, _ = mean_gap(alpha, V, c)
+    x = saddle(alpha, V, c, 1.0) if gap > 0.0 else 0.0
+    tries = 0
+    while True:
+        tries += 1
+        top = -np.inf
+        for j in range(V.shape[0]):
+            out[j] = log_gamma(alpha[j], rng) - np.log(1.0 + (V[j] - c) * x)
+            top = max(top, out[j])
+        total = sum_gap = 0.0
+        for j in range(V.shape[0]):
+            out[j] = np.exp(out[j] - top) if out[j] - top > -690.0 else 0.0
+            total += out[j]
+            sum_gap += out[j] * (V[j] - c)
+        if sum_gap <= 0.0 and (x == 0.0 or np.log(rng.random()) <= x * sum_gap * np.exp(top)):
+            for j in range(V.shape[0]):
+                out[j] /= total
+            return tries
+
+
+@jit
+def fill_models(problem, kept, below, X, V, q, alpha, R, rng, T):
+    """Assemble T [n, S, A, S]: kept rows from X, integrated rows below their threshold, the others from the prior.
+
+    ``kept [S, A]`` is the index into X or -1, ``below [S, A]`` marks the integrated rows. Returns how many rows
+    were drawn below a threshold and the tries it took.
+    """
+    rows = tries = 0
+    S, A = kept.shape
+    for n in range(T.shape[0]):
+        for s in range(S):
+            _, low = spread_excess(problem, s, q[n])
+            for a in range(A):
+                if kept[s, a] >= 0:
+                    T[n, s, a] = X[n, kept[s, a]]
+                elif below[s, a]:
+                    c = (low - problem.epsilon + problem.slack - R[s, a]) / problem.gamma
+                    rows += 1
+                    tries += row_below(alpha[s, a], V[n], c, rng, T[n, s, a])
+                else:
+                    dirichlet_row(alpha[s, a], rng, T[n, s, a])
+    return rows, tries

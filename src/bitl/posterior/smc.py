@@ -1,0 +1,201 @@
+r"""Sequential Monte Carlo on the collapsed problem: the sampler behind ``sample_bitl``.
+
+Particles hold the kept rows (see :mod:`bitl.posterior.collapse`). They start as exact draws of the Dirichlets and are
+led to the constrained posterior through
+
+.. math:: \log f_\beta = t \sum_{s,a} \log \max(F_{sa}, \tfrac{1 - t}{4 S})
+          - \frac{\beta}{\sigma} \sum_s (M_s - m_s - \epsilon)_+, \qquad t = \frac{\beta}{1 + \beta}, \quad
+          \beta: 0 \to \infty,
+
+each :math:`\beta` chosen so that the weights :math:`f_{\beta'} / f_\beta` keep an effective half of the particles;
+the product of their means estimates the evidence, the probability under the Dirichlets that the experts are
+:math:`\epsilon`-optimal. After each step the particles are resampled and every one makes a few sweeps of moves. (Few
+sweeps of many particles: late on the modes are frozen, and what counts is how many lineages there are.)
+
+A move draws :math:`x \sim \mathrm{Multinomial}(n, p)` and :math:`p' \sim \mathrm{Dir}(\alpha + x)` for one row, which
+is reversible under :math:`\mathrm{Dir}(\alpha)` for any :math:`n`, so the acceptance ratio is :math:`f(p') / f(p)`.
+In an unvisited state, whose value is the best of several nearly one-hot rows, two more moves are *led by labels*:
+with :math:`\ell \sim p` and :math:`p' \sim \mathrm{Dir}(\alpha + e_{\ell'})` any proposal :math:`h(\ell' \mid \ell;
+V)` is right after the correction :math:`\alpha_{\ell'} h(\ell \mid \ell'; V') / (\alpha_\ell h(\ell' \mid \ell; V))`.
+One moves all rows to labels at or below the value of a random state, the other one row to a label of similar value.
+No density of a row is ever evaluated.
+
+Inside the sampler :math:`F` is approximated; the last weights are the ratio of the exact :math:`F` to the
+approximation.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from .._types import FloatArray, IntArray
+from ..errors import SamplingError
+from .collapse import Layout, Problem
+
+SHARE = 0.5  # of the particles, that each step of the temperature keeps effective
+SWEEPS = 3
+MAX_STAGES = 400
+MAX_BETA = 1e13
+
+
+class Particles(NamedTuple):
+    """A population; the leading axis counts particles."""
+
+    X: FloatArray  #: ``[N, K, S]`` kept rows
+    policy: IntArray  #: ``[N, S]`` the row each state follows
+    V: FloatArray  #: ``[N, S]``
+    q: FloatArray  #: ``[N, K]``
+    log_below: FloatArray  #: ``[N, B]`` log F of every block
+    excess: FloatArray  #: ``[N, S]`` missed closeness
+
+    @classmethod
+    def room(cls, problem: Problem, number: int) -> Particles:
+        """Allocate a population."""
+        K, S = problem.alpha.shape
+        return cls(
+            np.empty((number, K, S)),
+            np.empty((number, S), dtype=np.int64),
+            np.empty((number, S)),
+            np.empty((number, K)),
+            np.empty((number, len(problem.block_reward))),
+            np.empty((number, S)),
+        )
+
+    def take(self, chosen: IntArray) -> Particles:
+        """Return the chosen particles, in that order."""
+        return Particles(*(field[chosen] for field in self))  # type: ignore[arg-type]
+
+
+class SmcRun(NamedTuple):
+    """One run: draws and what is known about them."""
+
+    T: FloatArray  #: ``[draw, S, A, S]``
+    log_evidence: float
+    betas: tuple[float, ...]  #: inverse temperature of every stage
+    acceptance: tuple[float, ...]  #: share of accepted moves in every stage
+    exactness: float  #: effective share of the last weights, exact over approximate F
+    fill_acceptance: float  #: share of accepted draws of integrated rows
+    seconds: float
+
+
+def run_smc(
+    problem: Problem,
+    layout: Layout,
+    rng: np.random.Generator,
+    *,
+    draws: int,
+    particles: int,
+    sweeps: int = SWEEPS,
+    progress: Callable[[float], None] | None = None,
+) -> SmcRun:
+    """Carry one population from the Dirichlets to the constrained posterior and return models."""
+    from .. import _kernels_smc as kernel
+
+    begin = time.thread_time()
+    now = Particles.room(problem, particles)
+    kernel.draw_particles(problem, rng, now.X)
+    kernel.complete_particles(problem, False, *now)
+    beta, log_evidence = 0.0, 0.0
+    betas: list[float] = []
+    acceptance: list[float] = []
+    while not np.isinf(beta):
+        beta, log_w = next_temperature(problem, now, beta)
+        log_evidence += log_mean(log_w)
+        betas.append(beta)
+        if len(betas) > MAX_STAGES:
+            raise _not_found()
+        chosen = np.sort(systematic(log_w, particles, rng))
+        now = now.take(chosen)
+        tally = kernel.move_particles(problem, beta, sweeps, *now, rng)
+        acceptance.append(float(tally[1] / max(tally[0], 1)))
+        if progress is not None:
+            progress(beta / (1 + beta) if np.isfinite(beta) else 1.0)
+    log_w = exact_weights(problem, now)
+    log_evidence += log_mean(log_w)
+    chosen = systematic(log_w, draws, rng)
+    T = np.empty((draws, *layout.alpha.shape))
+    end = now.take(chosen)
+    rows, tries = kernel.fill_models(
+        problem, layout.kept, layout.below, end.X, end.V, end.q, layout.alpha, layout.R, rng, T
+    )
+    return SmcRun(
+        T,
+        log_evidence,
+        tuple(betas),
+        tuple(acceptance),
+        effective(log_w) / particles,
+        rows / tries if tries else 1.0,
+        time.thread_time() - begin,
+    )
+
+
+def log_targets(problem: Problem, particles: Particles, beta: float) -> FloatArray:
+    """Return log f_beta of every particle."""
+    from .._kernels_smc import log_target
+
+    out = np.empty(len(particles.V))
+    log_target(problem, beta, particles.log_below, particles.excess, out)
+    return out
+
+
+def next_temperature(problem: Problem, particles: Particles, beta: float) -> tuple[float, FloatArray]:
+    """Return the next beta, infinite if possible, at which SHARE of the particles stay effective, and the weights."""
+    before = log_targets(problem, particles, beta)
+    wanted = SHARE * len(before)
+
+    def weights(b: float) -> FloatArray:
+        return log_targets(problem, particles, b) - before
+
+    last = weights(np.inf)
+    if effective(last) >= wanted:
+        return np.inf, last
+    low, high = np.log(beta if beta > 0 else 1e-9), np.log(MAX_BETA)
+    if effective(weights(float(np.exp(high)))) >= wanted:
+        raise _not_found()
+    while high - low > 1e-3:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if effective(weights(float(np.exp(middle)))) >= wanted else (low, middle)
+    new = float(np.exp(high))
+    return new, weights(new)
+
+
+def exact_weights(problem: Problem, particles: Particles) -> FloatArray:
+    """Return log of exact over approximate likelihood; fills V and q from scratch."""
+    from .._kernels_smc import complete_particles
+
+    approximate = log_targets(problem, particles, np.inf)
+    complete_particles(problem, True, *particles)
+    return log_targets(problem, particles, np.inf) - approximate
+
+
+def effective(log_w: FloatArray) -> float:
+    """Return the effective number (sum w)^2 / sum w^2 of weights given by logarithms; 0 if all are 0."""
+    top = log_w.max()
+    if not np.isfinite(top):
+        return 0.0
+    w = np.exp(log_w - top)
+    return float(w.sum() ** 2 / (w**2).sum())
+
+
+def log_mean(log_w: FloatArray) -> float:
+    """Return log mean exp."""
+    top = log_w.max()
+    return float(top + np.log(np.exp(log_w - top).mean())) if np.isfinite(top) else -np.inf
+
+
+def systematic(log_w: FloatArray, number: int, rng: np.random.Generator) -> IntArray:
+    """Resample: indices with expected multiplicity in proportion to the weights, shuffled."""
+    edges = np.cumsum(np.exp(log_w - log_w.max()))
+    at = (np.arange(number) + rng.random()) / number * edges[-1]
+    return rng.permutation(np.minimum(np.searchsorted(edges, at, side="right"), len(log_w) - 1))
+
+
+def _not_found() -> SamplingError:
+    return SamplingError(
+        "No model that satisfies the constraints was found on the way from the Dirichlet posterior; check with fit_itl "
+        "whether epsilon and the valid actions can be met at all, or raise particles."
+    )
