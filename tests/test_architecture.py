@@ -83,7 +83,7 @@ def test_the_reader_of_imports_sees_every_form():
 
 
 def test_the_kernels_stand_alone():
-    """A cached compilation does not notice changes in another file; where one builds on another, conftest.py sees to it."""
+    """A cached compilation does not notice changes in another file; conftest.py looks after the one that could."""
     for path in SOURCE.glob("_kernels*.py"):
         assert imported(path) == ({"_kernels"} if path.stem == "_kernels_smc" else set())
 

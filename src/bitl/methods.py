@@ -94,8 +94,7 @@ def run(name: str, problem: Problem) -> Fit:
         raise DataError(f"There is no method {name!r}; the methods are {', '.join(_REGISTRY)}.")
     method = _REGISTRY[name]
     accepted = inspect.signature(method).parameters
-    wildcard = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in accepted.values())
-    arguments = {key: getattr(problem, key) for key in OFFERED if wildcard or key in accepted}
+    arguments = {key: getattr(problem, key) for key in OFFERED if key in accepted}
     begin = time.perf_counter()
     learned = method(problem.batch, **arguments)
     return Fit(name, learned, time.perf_counter() - begin)
