@@ -219,10 +219,10 @@ def look_ahead_rows(problem, X, V, q):
 
 @jit
 def best_row(problem, s, q, margin, current):
-    """The row of state s with the largest q, or ``current`` if none gains more than ``margin`` over it."""
+    """The row of state s with the largest q, or ``current`` if none gains more than ``margin``; rivals do not count."""
     best, top = current, q[current] + margin
     for k in range(problem.first[s], problem.first[s + 1]):
-        if q[k] > top:
+        if q[k] > top and not problem.rival[k]:
             best, top = k, q[k]
     return best
 
@@ -243,11 +243,16 @@ def plan_particle(problem, X, policy, G, V, q, M):
 
 @jit
 def spread_excess(problem, s, q):
-    """By how much the kept rows of a visited state differ by more than epsilon, and the least of them."""
+    """By how much a visited state's valid rows differ too much and its rivals are too good; and the least valid q."""
     low, high = np.inf, -np.inf
     for k in range(problem.first[s], problem.first[s + 1]):
-        low, high = min(low, q[k]), max(high, q[k])
-    return max(high - low - problem.epsilon - problem.slack, 0.0), low
+        if not problem.rival[k]:
+            low, high = min(low, q[k]), max(high, q[k])
+    excess = max(high - low - problem.epsilon - problem.slack, 0.0)
+    for k in range(problem.first[s], problem.first[s + 1]):
+        if problem.rival[k]:
+            excess += max(q[k] - low + problem.epsilon - problem.slack, 0.0)
+    return excess, low
 
 
 @jit
@@ -642,6 +647,8 @@ def complete_particles(problem, exact, X, policy, V, q, log_below, excess):
     for n in range(X.shape[0]):
         for s in range(S):
             policy[n, s] = problem.first[s]
+            while problem.rival[policy[n, s]]:
+                policy[n, s] += 1
         plan_particle(problem, X[n], policy[n], G, V[n], q[n], M)
         all_terms(problem, V[n], q[n], exact, log_below[n], excess[n])
 

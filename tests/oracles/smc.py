@@ -24,7 +24,8 @@ def plan_rows(problem, X):
     V = np.zeros(len(problem.visited))
     while True:
         q = problem.R + problem.gamma * X @ V
-        new = np.array([q[i:j].max() for i, j in zip(problem.first[:-1], problem.first[1:], strict=True)])
+        own = np.where(problem.rival, -np.inf, q)
+        new = np.array([own[i:j].max() for i, j in zip(problem.first[:-1], problem.first[1:], strict=True)])
         if np.abs(new - V).max() < 1e-13 * max(1, np.abs(new).max()):
             return new, q
         V = new
@@ -35,8 +36,12 @@ def terms(problem, V, q, log_below):
     excess = np.zeros(len(V))
     logs = np.zeros(len(problem.block_count))
     for s in np.flatnonzero(problem.visited):
-        own = q[problem.first[s] : problem.first[s + 1]]
+        rows = slice(problem.first[s], problem.first[s + 1])
+        rival = problem.rival[rows]
+        own = q[rows][~rival]
         excess[s] = max(0.0, np.ptp(own) - problem.epsilon - problem.slack)
+        for other in q[rows][rival]:
+            excess[s] += max(0.0, other - (own.min() - problem.epsilon + problem.slack))
         for b in range(problem.block_first[s], problem.block_first[s + 1]):
             c = (own.min() - problem.epsilon + problem.slack - problem.block_reward[b]) / problem.gamma
             logs[b] = log_below(problem.block_alpha[b], V, c)

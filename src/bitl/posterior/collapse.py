@@ -26,6 +26,10 @@ formula). If the mean :math:`\sum \alpha d` is negative, :math:`1 - F` is comput
 
 .. math:: \mathrm{logit}\, F = \log \frac{A_-}{A_+} - A (\ell_+ - \ell_-) + O(A^2).
 
+**Rivals.** A rejected row that has data is nearly a point, its :math:`F` nearly a step and as costly as all others
+together. Such rows are kept instead: they take no part in planning, and :math:`(q - m + \epsilon)_+` joins the missed
+closeness of their state. Moving one changes no value, so it is cheap.
+
 **Ties.** At small :math:`\delta` rows are nearly one-hot, so values that differ by less than rounding error are
 common, and at :math:`\epsilon = 0` whether such a tie satisfies a constraint would be decided by noise. A miss
 small enough to pass the certificate counts as satisfied there, and therefore here.
@@ -58,6 +62,7 @@ class Problem(NamedTuple):
     alpha: FloatArray  #: ``[K, S]`` of the kept rows
     total: FloatArray  #: ``[K]`` sums of alpha
     R: FloatArray  #: ``[K]``
+    rival: BoolArray  #: ``[K]`` rows with data of rejected actions
     block_first: IntArray  #: ``[S + 1]`` blocks of state s
     block_alpha: FloatArray  #: ``[B, S]``
     block_total: FloatArray  #: ``[B]``
@@ -79,8 +84,10 @@ def collapse(alpha: FloatArray, task: Task, expert: ExpertActions, epsilon: floa
     """Sort the rows of a problem into kept and integrated ones; ``alpha [S, A, S]``."""
     S, A = alpha.shape[:2]
     R, allowed, visited = task.rewards(A), task.allowed(A), expert.visited
-    keep = np.where(visited[:, None], expert.valid, allowed)
-    below = np.asarray(visited[:, None] & ~expert.valid & allowed)
+    rejected = np.asarray(visited[:, None] & ~expert.valid & allowed)
+    rival = rejected & (np.ptp(alpha, axis=2) > 0)  # without data all alpha of a row are delta
+    keep = np.where(visited[:, None], expert.valid | rival, allowed)
+    below = rejected & ~rival
     kept = np.where(keep, np.cumsum(keep).reshape(S, A) - 1, -1)
     blocks: dict[tuple[int, float, bytes], list[int]] = {}
     for s, a in np.argwhere(below):
@@ -100,6 +107,7 @@ def collapse(alpha: FloatArray, task: Task, expert: ExpertActions, epsilon: floa
         alpha=np.ascontiguousarray(alpha[keep]),
         total=np.ascontiguousarray(alpha[keep].sum(axis=1)),
         R=np.ascontiguousarray(R[keep]),
+        rival=np.ascontiguousarray(rival[keep]),
         block_first=_starts(np.bincount(block_s, minlength=S)),
         block_alpha=np.ascontiguousarray(alpha[block_s, block_a]),
         block_total=np.ascontiguousarray(alpha[block_s, block_a].sum(axis=1)),
