@@ -39,7 +39,8 @@ $(BIN)/python:
 		{ echo "bitl needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-# One stamp per set of extras: .venv/.test is newer than what it was installed from.
+# One stamp per set of extras: .venv/.test is newer than what it was installed from. Kernels are compiled as part of it.
 $(VENV)/.%: $(INPUTS) | $(BIN)/python
 	$(PIP) -e '.[$*]'
+	$(BIN)/python -m bitl.warmup
 	@touch $@

@@ -6,7 +6,7 @@ import importlib
 import sys
 
 SHORT = ("planning", "posterior", "itl", "joint")
-LONG = ("itl_certify", "mce")  # minutes each
+LONG = ("itl_certify", "mce", "bitl_mixing", "bitl_icu")  # minutes each
 
 
 def main(names: list[str]) -> int:

@@ -29,6 +29,7 @@ LAYERS = [
     {"tuning"},
     {"worlds"},
     {"methods", "icu"},
+    {"warmup"},
     {"report"},
     {"experiments"},
     {"cli", "__main__"},

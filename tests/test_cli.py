@@ -39,6 +39,8 @@ def test_demo_shows_every_method(demo):
 def test_demo_writes_a_report_that_stands_alone(demo):
     _, out = demo
     assert sorted(path.name for path in out.iterdir()) == [
+        "bands.png",
+        "bands.svg",
         "metrics.csv",
         "policies.png",
         "policies.svg",
@@ -47,7 +49,7 @@ def test_demo_writes_a_report_that_stands_alone(demo):
         "values.svg",
     ]
     page = (out / "report.html").read_text()
-    assert page.count('src="data:image/png;base64,') == 2
+    assert page.count('src="data:image/png;base64,') == 3
     assert "http" not in page
     assert "bitl demo --epsilon 3 --coverage 0.6 --draws 50 --seed 0" in page
 

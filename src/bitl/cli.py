@@ -76,6 +76,8 @@ def demo(
     )
     for line in study.certificates(result):
         console.print(f"[bold]{line['name']}[/]: {line['text']}", highlight=False)
+    for line in study.diagnostics(result):
+        console.print(f"[bold]{line['name']}[/], draws: {line['text']}", highlight=False)
     console.print(f"\nWritten to {out}: " + ", ".join(path.name for path in written), highlight=False)
 
 

@@ -21,6 +21,7 @@ from ..report import grid, page, style
 from ..worlds import World, batch_by_coverage, gridworld
 
 PER_ACTION = 10
+PARTICLES = 600  # fewer than by default: a demo should not keep anyone waiting
 ROWS = (
     # metric, label, format, which way is better
     ("best_matching", "best action matched", "{:.2f}", max),
@@ -71,7 +72,16 @@ def run_demo(
     truth = ExpertActions.epsilon_optimal(world.T, world.task, epsilon)
     batch = batch_by_coverage(world, truth, rng, coverage=coverage, per_action=PER_ACTION)
     goal_only = GOAL_REWARD * (np.arange(world.num_states) == world.num_states - 1)
-    problem = Problem(batch, world.task, epsilon, ExpertActions.observed(batch), draws, seed, reward_prior=goal_only)
+    problem = Problem(
+        batch,
+        world.task,
+        epsilon,
+        ExpertActions.observed(batch),
+        draws,
+        seed,
+        particles=max(PARTICLES, -(-draws // 4)),
+        reward_prior=goal_only,
+    )
     fits, scores = [], {}
     for name in methods():
         on_method(name)
@@ -179,6 +189,50 @@ def draw_values(demo: Demo) -> Any:
     return figure
 
 
+def draw_bands(demo: Demo) -> Any:
+    """Draw what each posterior believes about the optimal values, beside the truth."""
+    posteriors = [(fit.name, fit.learned) for fit in demo.fits if isinstance(fit.learned, Posterior)]
+    plt = style.pyplot()
+    truth = plan(demo.world.T, demo.world.task).V
+    order = np.argsort(truth)
+    x = np.arange(len(order))
+    with plt.rc_context(style.RC):
+        figure, axis = plt.subplots(figsize=(7.0, 3.4))
+        for i, (name, posterior) in enumerate(posteriors):
+            low, high = posterior.credible_interval("V", mass=0.9)
+            middle = np.median(posterior.values(), axis=0)
+            at = x + 0.22 * (i - (len(posteriors) - 1) / 2)
+            colour = style.METHOD_COLOURS.get(name, style.BLACK)
+            axis.vlines(at, low[order], high[order], color=colour, linewidth=2.2, alpha=0.75)
+            axis.scatter(at, middle[order], s=14, color=colour, label=f"{name}: median and 90 % interval", zorder=3)
+        axis.plot(x, truth[order], color="black", linewidth=1, marker="_", markersize=9, label="truth", zorder=2)
+        axis.set_xticks(x, [demo.world.task.labels.state(int(s)) for s in order], rotation=90, fontsize=7)
+        for tick, s in zip(axis.get_xticklabels(), order, strict=True):
+            tick.set_fontweight("bold" if demo.visited[s] else "normal")
+        axis.set_xlabel("state (row, column), by true value; bold: experts seen here")
+        axis.set_ylabel("optimal value V*")
+        axis.set_title("What the posteriors believe about the value of each state")
+        axis.legend(loc="upper left", fontsize=8)
+        figure.tight_layout()
+    return figure
+
+
+def diagnostics(demo: Demo) -> list[dict[str, str]]:
+    """Say for each posterior how well its draws represent it, and the evidence where it is known."""
+    lines = []
+    for fit in demo.fits:
+        if isinstance(fit.learned, Posterior):
+            text = str(fit.learned.diagnostics()).replace("\n", " ")
+            info = fit.learned.info
+            if "log_evidence_se" in info:
+                text += (
+                    f" Log evidence that the experts are epsilon-optimal: {info['log_evidence']:.2f} "
+                    f"± {info['log_evidence_se']:.2f}."
+                )
+            lines.append({"name": fit.name, "text": text})
+    return lines
+
+
 def write(demo: Demo, out: Path, command: str) -> list[Path]:
     """Write figures, the table as CSV and the HTML report to ``out``; return what was written."""
     title = f"Policies learned from one batch (epsilon {demo.epsilon:g}, coverage {demo.coverage:g})"
@@ -187,6 +241,7 @@ def write(demo: Demo, out: Path, command: str) -> list[Path]:
     )
     written = style.save(picture, out / "policies")
     written += style.save(draw_values(demo), out / "values")
+    written += style.save(draw_bands(demo), out / "bands")
     rows = table(demo)
     names = [fit.name for fit in demo.fits]
     lines = ["metric," + ",".join(names)]
@@ -203,7 +258,9 @@ def write(demo: Demo, out: Path, command: str) -> list[Path]:
         num_states=demo.world.num_states,
         policies=page.embed(out / "policies.png"),
         values=page.embed(out / "values.png"),
+        bands=page.embed(out / "bands.png"),
         certificates=certificates(demo),
+        diagnostics=diagnostics(demo),
         command=command,
         version=__version__,
     )

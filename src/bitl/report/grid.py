@@ -33,7 +33,7 @@ def draw_policies(
 ) -> Any:
     """Draw one grid per policy: tiles by reward, arrows by verdict, a dot where the experts were seen."""
     plt = style.pyplot()
-    columns = min(3, len(panels))
+    columns = min(4, len(panels))
     rows = -(-len(panels) // columns)
     with plt.rc_context(style.RC):
         figure, axes = plt.subplots(rows, columns, figsize=(2.45 * columns, 2.75 * rows + 0.9), squeeze=False)
