@@ -1,7 +1,7 @@
-"""BITL on a problem of the size of the ICU study: 36 states, 4 actions, about 9,400 transitions, rejected rows with data.
+"""BITL at the size of the ICU study: 36 states, 4 actions, about 9,400 transitions, rejected rows with data.
 
-``python -m benchmarks.bitl_icu [particles]``. The experts take a valid action in 94 % of the cases and any action in the
-rest; an action is valid if it was taken in at least 5 % of the visits, as in the paper's ICU study.
+``python -m benchmarks.bitl_icu [particles]``. The experts take a valid action in 94 % of the cases and any action in
+the rest; an action is valid if it was taken in at least 5 % of the visits, as in the paper's ICU study.
 """
 
 from __future__ import annotations
