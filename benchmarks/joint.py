@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from rich.table import Table
 
 from bitl.experiments import joint
 
@@ -13,17 +12,7 @@ from .timing import console
 def main() -> None:
     """Run the study and print it."""
     scores = joint.run()
-    table = Table(title="Joint reward (gridworld, 20 batches, epsilon 3; mean ± sd over batches)", title_justify="left")
-    table.add_column("metric")
-    for name in scores:
-        table.add_column(name, justify="right")
-    for name in joint.PUBLISHED:
-        table.add_column(f"paper: {name}", justify="right")
-    for metric in joint.METRICS:
-        ours = [f"{v[metric].mean():.2f} ± {v[metric].std(ddof=1):.2f}" for v in scores.values()]
-        theirs = ["{:.2f} ± {:.2f}".format(*published[metric]) for published in joint.PUBLISHED.values()]
-        table.add_row(metric, *ours, *theirs)
-    console.print(table)
+    console.print(joint.table(scores))
     base = scores["control"]
     for name in ("ITL", "ITL-No-R", "ITL-No-R, per state"):
         words = []

@@ -14,6 +14,7 @@ task), and evaluate that policy in the true world.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -91,3 +92,19 @@ def run(*, datasets: int = 20, seed: int = 0) -> dict[str, dict[str, np.ndarray]
             for metric in METRICS:
                 scores.setdefault(name, {}).setdefault(metric, []).append(found[metric])
     return {name: {metric: np.array(v) for metric, v in found.items()} for name, found in scores.items()}
+
+
+def table(scores: dict[str, dict[str, np.ndarray]]) -> Any:
+    """Return ours beside the paper's, for a terminal."""
+    from rich.table import Table
+
+    number = len(next(iter(scores.values()))["value"])
+    shown = Table(title=f"Joint reward (gridworld, {number} batches, epsilon 3; mean ± sd)", title_justify="left")
+    shown.add_column("metric")
+    for name in (*scores, *(f"paper: {name}" for name in PUBLISHED)):
+        shown.add_column(name, justify="right")
+    for metric in METRICS:
+        ours = [f"{found[metric].mean():.2f} ± {found[metric].std():.2f}" for found in scores.values()]
+        theirs = ["{:.2f} ± {:.2f}".format(*published[metric]) for published in PUBLISHED.values()]
+        shown.add_row(metric.replace("_", " "), *ours, *theirs)
+    return shown
