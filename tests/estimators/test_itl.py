@@ -399,3 +399,14 @@ TASK = Task(reward=[0.0, 1.0], discount=0.9)
 def test_refusals(more, message):
     with pytest.raises(DataError, match=message):
         fit_itl(BATCH, **{"task": TASK, "epsilon": 0.5, **more})
+
+
+def test_large_problems_do_not_depend_on_the_number_of_threads(monkeypatch):
+    world = worlds.randomworld(np.random.default_rng(0), num_states=260, num_actions=3)
+    expert = ExpertActions.epsilon_optimal(world.T, world.task, 0.0)
+    batch = worlds.batch_by_coverage(world, expert, np.random.default_rng(1), coverage=0.8, per_action=5)
+    answers = []
+    for workers in ("1", "3"):
+        monkeypatch.setenv("BITL_WORKERS", workers)
+        answers.append(fit_itl(batch, task=world.task, epsilon=0.0).T)
+    np.testing.assert_array_equal(*answers)

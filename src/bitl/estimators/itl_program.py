@@ -23,16 +23,21 @@ A margin keeps rounding errors on the safe side: separation asks for :math:`\eps
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
+from .. import _validate
 from .._types import BoolArray, FloatArray, IntArray
 from ..expert import ExpertActions
 from ..planning import optimal_values, policy_values
 from ..task import Task
 from ..transitions import Counts
 from .mle import smoothed_frequencies
+
+PARALLEL_FROM = 50_000  # visited states times states: about where threads begin to pay
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,27 +104,39 @@ class Program:
 
         gap, loss = np.zeros(len(self.states)), np.zeros(len(self.states))
         close = max(self.epsilon - self.margin, 0.0)
-        solve_states(
-            self.states,
-            V,
-            self.R,
-            self.valid,
-            self.allowed,
-            self.gamma,
-            close,
-            self.epsilon + self.margin,
-            pin,
-            self.pointer,
-            self.index,
-            self.count,
-            self.delta,
-            np.empty((0, 0, 0)) if T is None else T,
-            gap,
-            loss,
-            self.price,
-            self.shared,
-            np.empty_like(self.R) if R is None else R,
-        )
+        T_out = np.empty((0, 0, 0)) if T is None else T
+        R_out = np.empty_like(self.R) if R is None else R
+
+        def solve_block(block: slice) -> None:
+            solve_states(
+                self.states[block],
+                V,
+                self.R,
+                self.valid,
+                self.allowed,
+                self.gamma,
+                close,
+                self.epsilon + self.margin,
+                pin,
+                self.pointer,
+                self.index,
+                self.count,
+                self.delta,
+                T_out,
+                gap[block],
+                loss[block],
+                self.price,
+                self.shared,
+                R_out,
+            )
+
+        threads = _validate.workers(None) if len(self.states) * len(self.R) > PARALLEL_FROM else 1
+        if threads == 1:
+            solve_block(slice(None))
+        else:  # states are independent of each other, so the answer does not depend on who solves them
+            edges = np.linspace(0, len(self.states), threads + 1).astype(int)
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(solve_block, [slice(int(i), int(j)) for i, j in pairwise(edges)]))
         return (float(loss.sum()) if gap.max() <= 0 else np.inf), gap
 
     def values(self, T: FloatArray, guess: FloatArray, R: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
