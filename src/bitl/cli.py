@@ -49,6 +49,7 @@ def demo(
     epsilon: Annotated[float, typer.Option(help="How far from the best action the experts stray.")] = 3.0,
     coverage: Annotated[float, typer.Option(help="Share of the states the experts are seen in, in (0, 1].")] = 0.6,
     draws: Annotated[int, typer.Option(help="Posterior draws of each sampler.")] = 1000,
+    particles: Annotated[int, typer.Option(help="Particles in each of BITL's four runs; more is better.")] = 600,
     seed: Annotated[int, typer.Option(help="Seed of the batch and of the samplers.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for figures and the report.")] = Path("out"),
 ) -> None:
@@ -62,10 +63,12 @@ def demo(
             coverage=coverage,
             draws=draws,
             seed=seed,
+            particles=particles,
             on_method=lambda name: status.update(f"fitting {name} ..."),
         )
         status.update("writing the report ...")
-        command = f"bitl demo --epsilon {epsilon:g} --coverage {coverage:g} --draws {draws} --seed {seed}"
+        command = f"bitl demo --epsilon {epsilon:g} --coverage {coverage:g} --draws {draws}"
+        command += f" --particles {particles} --seed {seed}"
         written = study.write(result, out, command)
     console.print(study.summary(result), highlight=False)
     console.print(_metrics_table(study.table(result), [fit.name for fit in result.fits]))
@@ -140,7 +143,7 @@ def _progress(words: str, total: int) -> Iterator[Callable[[int], None]]:
 def _metrics_table(rows: list[dict[str, object]], names: list[str]) -> Table:
     table = Table(title="What each method learned from this batch", title_justify="left", caption_justify="left")
     table.caption = "bold: best in its row"
-    table.add_column("metric")
+    table.add_column("metric", no_wrap=True)
     for name in names:
         table.add_column(name, justify="right")
     for row in rows:

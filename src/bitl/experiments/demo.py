@@ -24,17 +24,17 @@ PER_ACTION = 10
 PARTICLES = 600  # fewer than by default: a demo should not keep anyone waiting
 ROWS = (
     # metric, label, format, which way is better
-    ("best_matching", "best action matched", "{:.2f}", max),
-    ("epsilon_matching", "within epsilon matched", "{:.2f}", max),
-    ("normalised_value", "normalised value", "{:.3f}", max),
-    ("best_matching_transfer", "best action matched, transfer", "{:.2f}", max),
-    ("epsilon_matching_transfer", "within epsilon matched, transfer", "{:.2f}", max),
-    ("normalised_value_transfer", "normalised value, transfer", "{:.3f}", max),
+    ("best_matching", "best matching", "{:.2f}", max),
+    ("epsilon_matching", "epsilon matching", "{:.2f}", max),
+    ("normalised_value", "value, 0 to 1", "{:.3f}", max),
+    ("best_matching_transfer", "transfer: best", "{:.2f}", max),
+    ("epsilon_matching_transfer", "transfer: epsilon", "{:.2f}", max),
+    ("normalised_value_transfer", "transfer: value", "{:.3f}", max),
     ("total_variation", "total variation", "{:.1f}", min),
-    ("violations", "constraints violated", "{:.1f}", min),
-    ("violations_expert", "violated, paper's reference", "{:.1f}", min),
+    ("violations", "violations", "{:.1f}", min),
+    ("violations_expert", "  expert reference", "{:.1f}", min),
     ("bayesian_regret", "Bayesian regret", "{:.2f}", None),
-    ("bayesian_regret_transfer", "Bayesian regret, transfer", "{:.2f}", None),
+    ("bayesian_regret_transfer", "transfer: regret", "{:.2f}", None),
     ("seconds", "seconds", "{:.2f}", None),
 )
 
@@ -64,6 +64,7 @@ def run_demo(
     coverage: float,
     draws: int,
     seed: int,
+    particles: int = PARTICLES,
     on_method: Callable[[str], None] = lambda _: None,
 ) -> Demo:
     """Draw a gridworld batch, fit every registered method and measure it against the truth."""
@@ -79,7 +80,7 @@ def run_demo(
         ExpertActions.observed(batch),
         draws,
         seed,
-        particles=max(PARTICLES, -(-draws // 4)),
+        particles=particles,
         reward_prior=goal_only,
     )
     fits, scores = [], {}
