@@ -198,4 +198,5 @@ def test_the_study_compares_four_learners_on_the_same_batches():
     world = worlds.gridworld()
     first = next(joint.batches(world, 2, 1))
     policy = bitl.metrics.learned_policy(bitl.fit_itl(first, task=world.task, epsilon=3.0), world.task)
+    assert joint.published("ITL-No-R", "value_transfer") == "41.15 ± 9.95"
     assert scores["ITL"]["value"][0] == pytest.approx(bitl.metrics.value(policy, world.T, world.task))

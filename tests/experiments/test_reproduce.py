@@ -10,9 +10,10 @@ import pytest
 
 from bitl.errors import DataError
 from bitl.experiments.engine import LocalEngine
+from bitl.experiments.published import published_numbers
 from bitl.experiments.store import COLUMNS, Store
 from bitl.experiments.synthetic import How, Size, Unit, batch_of, compute, leaves_support, units, world_of
-from bitl.experiments.tables import Cell, published_numbers, synthetic_tables
+from bitl.experiments.tables import Cell, synthetic_tables
 from bitl.expert import ExpertActions
 
 TINY = ["--stochastic", "0", "--datasets", "1", "--worlds", "1", "--per-world", "1", "--sweep", "1"]

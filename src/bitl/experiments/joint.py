@@ -25,6 +25,7 @@ from ..estimators.joint import GOAL_REWARD, fit_itl_joint
 from ..expert import ExpertActions
 from ..transitions import Transitions
 from ..worlds import World, batch_by_rollout, gridworld
+from .published import published_numbers
 
 EPSILON = 3.0
 EPISODES, STEPS = 5, 15
@@ -37,27 +38,15 @@ METRICS = (
     "best_matching_transfer",
     "epsilon_matching_transfer",
 )
-# the paper's appendix, mean and standard deviation over its 20 datasets
-PUBLISHED = {
-    "ITL": {
-        "value": (115.70, 2.02),
-        "best_matching": (0.65, 0.11),
-        "epsilon_matching": (0.73, 0.14),
-        "total_variation": (132.46, 6.40),
-        "value_transfer": (41.79, 8.85),
-        "best_matching_transfer": (0.54, 0.14),
-        "epsilon_matching_transfer": (0.59, 0.09),
-    },
-    "ITL-No-R": {
-        "value": (115.37, 2.02),
-        "best_matching": (0.64, 0.12),
-        "epsilon_matching": (0.73, 0.14),
-        "total_variation": (132.76, 6.44),
-        "value_transfer": (41.15, 9.95),
-        "best_matching_transfer": (0.54, 0.13),
-        "epsilon_matching_transfer": (0.59, 0.09),
-    },
-}
+PUBLISHED = ("ITL", "ITL-No-R")
+
+
+def published(method: str, metric: str) -> str:
+    """Return the paper's mean and standard deviation over its 20 datasets."""
+    task = "transfer" if metric.endswith("_transfer") else "standard"
+    name = metric.removesuffix("_transfer")
+    mean, sd = published_numbers()["joint_reward", "gridworld", task, name, method]
+    return f"{mean:.2f} ± {sd:.2f}"
 
 
 def learners(world: World) -> dict[str, Callable[[Transitions], Estimate]]:
@@ -105,6 +94,6 @@ def table(scores: dict[str, dict[str, np.ndarray]]) -> Any:
         shown.add_column(name, justify="right")
     for metric in METRICS:
         ours = [f"{found[metric].mean():.2f} ± {found[metric].std():.2f}" for found in scores.values()]
-        theirs = ["{:.2f} ± {:.2f}".format(*published[metric]) for published in PUBLISHED.values()]
+        theirs = [published(method, metric) for method in PUBLISHED]
         shown.add_row(metric.replace("_", " "), *ours, *theirs)
     return shown

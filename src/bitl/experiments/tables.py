@@ -11,13 +11,12 @@ import io
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..metrics import cvar
+from .published import published_numbers
 from .store import Row
 from .synthetic import ROLLOUT
 
@@ -159,19 +158,6 @@ def _cell(
     plural = {"randomworld": "randomworlds"}.get(environment, environment)
     theirs = published_numbers().get((f"stochastic{level}", plural, task, published, method), (None, None))
     return Cell(mean, sd, *theirs)
-
-
-@cache
-def published_numbers() -> dict[tuple[str | None, ...], tuple[float | None, float | None]]:
-    """Return the paper's numbers by (table, environment, task, metric, method)."""
-    with (Path(__file__).parent / "published.csv").open(encoding="utf-8") as file:
-        return {
-            (row["table"], row["environment"], row["task"], row["metric"], row["method"]): (
-                float(row["mean"]),
-                float(row["sd"]) if row["sd"] else None,
-            )
-            for row in csv.DictReader(file)
-        }
 
 
 def _text(cell: Cell | None) -> str:
