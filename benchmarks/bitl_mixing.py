@@ -8,7 +8,9 @@ together. With ``--hmc`` the paper's sampler runs on the same problems, from a d
 from __future__ import annotations
 
 import argparse
+import sys
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -69,7 +71,8 @@ def measure_hmc(batch: bitl.Transitions, task: bitl.Task, epsilon: float, init: 
         )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] = ()) -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[3.0, 0.3, 0.0])
@@ -78,7 +81,7 @@ def main() -> None:
     parser.add_argument("--particles", type=int, default=1500)
     parser.add_argument("--hmc", action="store_true")
     parser.add_argument("--hmc-draws", type=int, default=2000)
-    args = parser.parse_args()
+    args = parser.parse_args(list(arguments))
     batch, task = problem(3.0, 0.4, 0)
     bitl.sample_bitl(batch, task=task, epsilon=3.0, draws=4, seed=0, runs=1, particles=24)  # compile
     print(TARGETS)
@@ -93,4 +96,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

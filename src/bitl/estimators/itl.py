@@ -41,7 +41,7 @@ from .feasibility import feasible_values
 from .itl_program import Program
 
 MAX_SWEEPS = 40
-PATIENCE = 3
+PATIENCE = 2
 SETTLED = 1e-9  # of the range of values
 STRETCH = 1.5
 
