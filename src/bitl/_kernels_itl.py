@@ -123,23 +123,27 @@ def give_way(lam, y, f, length, give, reach):
 
 
 @jit
-def on_path(lam, y, f, length, at):
-    """Return (lambda, -d lambda / d y, f) at a value ``at`` that lies on the path or above its start."""
-    if at >= y[0]:
+def on_path(paths, p, at):
+    """Return (lambda, -d lambda / d y, f) of path p at a value ``at`` that lies on it or above its start.
+
+    ``paths`` is (lam, y, f, length), one path a row; entries are addressed in place, since views of rows cost time.
+    """
+    lam, y, f, length = paths
+    end = length[p] - 1
+    if at >= y[p, 0]:
         return 0.0, 0.0, 0.0
-    if at <= y[length - 1]:
-        return lam[length - 1], 0.0, f[length - 1]
-    low, high = 0, length - 1  # y[low] > at >= y[high]
+    if at <= y[p, end]:
+        return lam[p, end], 0.0, f[p, end]
+    low, high = 0, end  # y[low] > at >= y[high]
     while high - low > 1:
         middle = (low + high) // 2
-        if y[middle] > at:
+        if y[p, middle] > at:
             low = middle
         else:
             high = middle
-    width = y[low] - y[high]
-    slope = (lam[high] - lam[low]) / width
-    here = lam[low] + slope * (y[low] - at)
-    return here, slope, f[low] + 0.5 * (lam[low] + here) * (y[low] - at)
+    slope = (lam[p, high] - lam[p, low]) / (y[p, low] - y[p, high])
+    here = lam[p, low] + slope * (y[p, low] - at)
+    return here, slope, f[p, low] + 0.5 * (lam[p, low] + here) * (y[p, low] - at)
 
 
 @jit
@@ -181,13 +185,6 @@ def fill_row(u, index, weight, target, weight0, target0, lam, out):
 
 
 @jit
-def row_value(paths, p, at):
-    """Look up a path by its number: (lambda, curvature, f) at the value ``at``."""
-    lam, y, f, length = paths
-    return on_path(lam[p], y[p], f[p], length[p], at)
-
-
-@jit
 def pull(m, top, moves, floor_gap, rows, paths, pinned):
     """Derivative and curvature at m of the state's loss, and the loss itself.
 
@@ -201,15 +198,15 @@ def pull(m, top, moves, floor_gap, rows, paths, pinned):
         if r == pinned:
             continue
         if valid[r] and x0[r] < m:
-            a, b, c = row_value(paths, up[r], R[r] - m)
+            a, b, c = on_path(paths, up[r], R[r] - m)
             g, h, total = g + a, h + b, total + c
         elif valid[r] and x0[r] > high:
-            a, b, c = row_value(paths, low[r], high - R[r])
+            a, b, c = on_path(paths, low[r], high - R[r])
             total += c
             if moves:
                 g, h = g - a, h + b
         elif not valid[r] and x0[r] > m - floor_gap:
-            a, b, c = row_value(paths, low[r], m - floor_gap - R[r])
+            a, b, c = on_path(paths, low[r], m - floor_gap - R[r])
             g, h, total = g - a, h + b, total + c
     return g, h, total
 
@@ -285,9 +282,9 @@ def pinned_state(top, close_gap, floor_gap, u_min, u_max, rows, paths):
     for b in range(R.shape[0]):
         if valid[b] and R[b] + u_max >= top - rounding:
             if x0[b] < top:
-                own = row_value(paths, up[b], R[b] - top)[2]
+                own = on_path(paths, up[b], R[b] - top)[2]
             else:
-                own = row_value(paths, low[b], top - R[b])[2]
+                own = on_path(paths, low[b], top - R[b])[2]
             m_b, rest = best_m(first, last, top, False, floor_gap, rows, paths, b)
             if own + rest < least:
                 m, least, chosen = m_b, own + rest, b
@@ -432,9 +429,9 @@ def solve_states(
             want = top if r == chosen else min(max(x0[r], m), top) if ok[r] else min(x0[r], m - floor_gap)
             multiplier = 0.0
             if want < x0[r]:
-                multiplier = row_value(paths, low[r], want - reward[r])[0]
+                multiplier = on_path(paths, low[r], want - reward[r])[0]
             elif want > x0[r]:
-                multiplier = -row_value(paths, up[r], reward[r] - want)[0]
+                multiplier = -on_path(paths, up[r], reward[r] - want)[0]
             if price < np.inf:
                 R_out[s, action[r]] = R[s, action[r]] + moved - give * multiplier
             row = s * A + action[r]

@@ -15,6 +15,11 @@ PROPERTY = settings(deadline=None, derandomize=True, max_examples=60)
 DELTAS = st.sampled_from([1.0, 0.1, 0.001])
 
 
+def look_up(lam, y, f, length, at):
+    """The kernel's answer for a single path."""
+    return on_path((lam[None], y[None], f[None], np.array([length])), 0, at)
+
+
 class Row:
     """A row as the kernel wants it and as the oracle does."""
 
@@ -98,7 +103,7 @@ def test_value_multiplier_and_row_at_a_point_of_the_path(row, share, sign):
     if scale == 0:
         return
     at = (1 - share) * (row.target @ u) + share * u.min()
-    multiplier, slope, loss = on_path(lam, y, f, n, at)
+    multiplier, slope, loss = look_up(lam, y, f, n, at)
     t = row.row(u, multiplier)
     assert t.min() >= 0
     assert t.sum() == pytest.approx(1, abs=1e-14)
@@ -111,7 +116,7 @@ def test_value_multiplier_and_row_at_a_point_of_the_path(row, share, sign):
     # lambda = -f', slope = f'': by differences on both sides, unless a breakpoint lies between
     h = 1e-6 * scale
     if at + h < y[0] and at - h > y[n - 1] and not (np.abs(y[:n] - at) <= 2 * h).any():
-        above, below = on_path(lam, y, f, n, at + h), on_path(lam, y, f, n, at - h)
+        above, below = look_up(lam, y, f, n, at + h), look_up(lam, y, f, n, at - h)
         assert (below[2] - above[2]) / (2 * h) == pytest.approx(multiplier, rel=1e-5, abs=1e-8 / scale)
         assert (below[0] - above[0]) / (2 * h) == pytest.approx(slope, rel=1e-5)
 
@@ -128,8 +133,8 @@ def test_a_row_of_given_multiplier_equals_bisection(row, size):
 def test_beyond_its_ends_a_path_stays_at_them():
     row = Row(np.random.default_rng(1), 6, 0.1, 3, ties=False)
     u, lam, y, f, n = row.path()
-    assert on_path(lam, y, f, n, y[0] + 1) == (0, 0, 0)
-    assert on_path(lam, y, f, n, u.min() - 1) == (lam[n - 1], 0, f[n - 1])
+    assert look_up(lam, y, f, n, y[0] + 1) == (0, 0, 0)
+    assert look_up(lam, y, f, n, u.min() - 1) == (lam[n - 1], 0, f[n - 1])
     np.testing.assert_allclose(row.row(u, lam[n - 1] * 2), np.eye(6)[u.argmin()], atol=1e-12)
 
 
@@ -140,7 +145,7 @@ def test_a_row_of_two_states_by_hand():
     n = row_path(np.array([0.0, 1.0]), np.array([0, 1]), index, weight, target, 0.5, 0.5 / 4, lam, y, f)
     assert n == 2
     assert (y[0], y[1]) == (0.875, 0.0)
-    multiplier, slope, loss = on_path(lam, y, f, n, 0.5)
+    multiplier, slope, loss = look_up(lam, y, f, n, 0.5)
     assert (multiplier, slope, loss) == pytest.approx((2 * 4 * 0.375, 2 * 4, 4 * 0.375**2))
 
 
@@ -158,7 +163,7 @@ def test_equal_values_leave_nothing_to_choose():
 def test_a_tiny_weight_on_unseen_entries_does_not_blur_the_path(row, share):
     u, lam, y, f, n = row.path()
     at = (1 - share) * (row.target @ u) + share * u.min()
-    t = row.row(u, on_path(lam, y, f, n, at)[0])
+    t = row.row(u, look_up(lam, y, f, n, at)[0])
     assert t @ u == pytest.approx(at, abs=1e-7 * max(np.abs(u).max(), 1e-300))
 
 
