@@ -18,7 +18,7 @@ from .._version import __version__
 from ..errors import DataError
 
 COLUMNS = ("experiment", "level", "world", "dataset", "coverage", "method", "metric", "value")
-NOT_COMPUTING = ("cli.py", "report", "icu")  # parts of the package that cannot change a result
+NOT_COMPUTING = ("cli", "report", "icu")  # parts of the package that cannot change a result
 
 Row = tuple[str, str, str, int, float, str, str, float]
 
