@@ -187,16 +187,3 @@ def test_what_cannot_be_found_is_not_called_infeasible():
     task = bitl.Task(reward=[[0.0, 5.0], [0.0, 0.0]], discount=0.5)
     with pytest.raises(UndecidedError, match=r"No certified model was found at epsilon = 1; .*'state-action'"):
         fit_itl_joint(batch, task=task, epsilon=1.0, reward_per="state")
-
-
-def test_the_study_compares_four_learners_on_the_same_batches():
-    from bitl.experiments import joint
-
-    scores = joint.run(datasets=2, seed=1)
-    assert list(scores) == ["ITL", "ITL-No-R", "ITL-No-R, per state", "control"]
-    assert all(set(found) == set(joint.METRICS) and len(found["value"]) == 2 for found in scores.values())
-    world = worlds.gridworld()
-    first = next(joint.batches(world, 2, 1))
-    policy = bitl.metrics.learned_policy(bitl.fit_itl(first, task=world.task, epsilon=3.0), world.task)
-    assert joint.published("ITL-No-R", "value_transfer") == "41.15 ± 9.95"
-    assert scores["ITL"]["value"][0] == pytest.approx(bitl.metrics.value(policy, world.T, world.task))

@@ -8,14 +8,20 @@ import time
 import numpy as np
 import pytest
 
+import bitl
 from bitl.errors import DataError
+from bitl.experiments import epsilon, feasible_region, figures, fingerprint, joint
+from bitl.experiments import unit as unit_module
 from bitl.experiments.engine import LocalEngine
 from bitl.experiments.published import published_numbers
 from bitl.experiments.store import COLUMNS, Store
-from bitl.experiments.synthetic import How, Size, Unit, batch_of, compute, leaves_support, units, world_of
-from bitl.experiments.tables import Cell, synthetic_tables
+from bitl.experiments.synthetic import Size, batch_of, compute, leaves_support, units, world_of
+from bitl.experiments.tables import Cell, joint_tables, synthetic_tables
+from bitl.experiments.unit import How, Unit
 from bitl.expert import ExpertActions
+from bitl.report import curves
 
+SMC = fingerprint.ROOT / "posterior" / "smc.py"
 TINY = ["--stochastic", "0", "--datasets", "1", "--worlds", "1", "--per-world", "1", "--sweep", "1"]
 TINY += ["--draws", "8", "--particles", "10", "--workers", "1"]
 
@@ -36,13 +42,13 @@ def test_a_killed_run_resumes_and_ends_with_the_same_tables(tmp_path):
     undisturbed = start(whole)
     victim = start(broken)
     deadline = time.monotonic() + 120
-    while len(list(broken.glob("out/reproduce/synthetic-*/units/level*.parquet"))) < 3:
+    while len(list(broken.glob("out/reproduce/synthetic/*/level*.parquet"))) < 12:
         assert victim.poll() is None, victim.stderr.read()
         assert time.monotonic() < deadline
         time.sleep(0.02)
     victim.send_signal(signal.SIGKILL)
     victim.communicate()
-    before = {path: path.stat().st_mtime_ns for path in broken.glob("out/reproduce/synthetic-*/units/level*.parquet")}
+    before = {path: path.stat().st_mtime_ns for path in broken.glob("out/reproduce/synthetic/*/level*.parquet")}
     again = start(broken)
     assert again.wait(timeout=200) == 0, again.stderr.read()
     assert undisturbed.wait(timeout=200) == 0, undisturbed.stderr.read()
@@ -53,12 +59,16 @@ def test_a_killed_run_resumes_and_ends_with_the_same_tables(tmp_path):
     assert "stochastic0-gridworld.md" in tables(whole)
 
 
+def untimed(found):
+    return [row for row in found if row[6] != "seconds"]
+
+
 def test_processes_give_the_same_rows_as_this_one():
     todo = units(Size(("40",), 1, 0, 0, 0), How(draws=8, particles=10))
-    assert [unit.key for unit in todo] == ["level40-gridworld-coverage000-000"]
-    ((_, other),) = LocalEngine(2).results(compute, todo)
-    keep = [row for row in compute(todo[0]) if row[6] != "seconds"]
-    assert [row for row in other if row[6] != "seconds"] == keep
+    assert {unit.key for unit in todo} == {"level40-gridworld-coverage000-000"}
+    here = {unit.method: untimed(compute(unit)) for unit in todo}
+    assert {unit.method: untimed(found) for unit, found in LocalEngine(2).results(compute, todo)} == here
+    keep = [row for found in here.values() for row in found]
     assert {row[5] for row in keep} == {"MLE", "ITL", "MCE", "PS", "BITL"}
     violations = {row[5]: row[7] for row in keep if row[6] == "violations"}
     assert violations["ITL"] == violations["BITL"] == 0 < violations["MLE"]
@@ -67,19 +77,25 @@ def test_processes_give_the_same_rows_as_this_one():
 def test_sizes_of_the_paper():
     todo = units(Size(), How())
     rollouts = [unit for unit in todo if unit.coverage == 0]
-    assert len(rollouts) == 3 * (100 + 10 * 50)
-    assert len({unit.key for unit in todo}) == len(todo)
-    assert len(todo) - len(rollouts) == 3 * 5 * (20 + 10 * 2)
+    assert len(rollouts) == 5 * 3 * (100 + 10 * 50), "five methods, three levels"
+    assert len({(unit.method, unit.key) for unit in todo}) == len(todo)
+    assert len(todo) - len(rollouts) == 5 * 3 * 5 * (20 + 10 * 2)
+    assert len(units(Size(), How(), ["MLE", "ITL"])) == len(todo) * 2 // 5
+
+
+def unit_of(level="40", world="gridworld", dataset=0, coverage=0.0, method="ITL", **how):
+    return Unit("synthetic", level, world, dataset, coverage, method, How(**how))
 
 
 def test_batches_are_the_two_kinds_of_the_paper():
-    unit = Unit("40", "randomworld-03", 0, 0.0, How())
+    unit = unit_of("40", "randomworld-03", 0, 0.0)
     world, epsilon = world_of(unit)
     assert len(batch_of(unit, world, epsilon)) == 30
     assert ExpertActions.epsilon_optimal(world.T, world.task, epsilon).stochastic.sum() == 6
-    again, _ = world_of(Unit("20", "randomworld-03", 5, 0.4, How()))
+    again, _ = world_of(unit_of("20", "randomworld-03", 5, 0.4))
     np.testing.assert_array_equal(world.T, again.T)
-    half = batch_of(Unit("0", "gridworld", 0, 0.4, How()), *world_of(Unit("0", "gridworld", 0, 0.4, How())))
+    small = unit_of("0", "gridworld", 0, 0.4)
+    half = batch_of(small, *world_of(small))
     assert len(half) == 10 * 10, "10 of 25 states, one action each, 10 transitions"
 
 
@@ -119,31 +135,84 @@ def test_all_published_numbers_are_there():
 
 
 def test_settings_never_mix(tmp_path):
-    one, two = (Store(tmp_path, "synthetic", {"seed": seed}) for seed in (0, 1))
+    store = Store(tmp_path, "synthetic")
     row = ("synthetic", "40", "gridworld", 0, 0.0, "ITL", "value", 1.0)
-    one.put("unit", [row])
-    assert one.done() == {"unit"}
-    assert two.done() == set()
-    assert Store(tmp_path, "synthetic", {"seed": 0}).rows(["unit"]) == [row]
+    store.put(unit_of(), [row])
+    assert store.missing([unit_of(), unit_of(seed=1), unit_of(dataset=1)]) == [unit_of(seed=1), unit_of(dataset=1)]
+    assert Store(tmp_path, "synthetic").rows([unit_of()]) == [row]
     assert len(row) == len(COLUMNS)
 
 
+def test_a_setting_matters_only_to_the_methods_that_take_it(tmp_path):
+    store = Store(tmp_path, "synthetic")
+
+    def same(method, **how):
+        return store.path_of(unit_of(method=method)) == store.path_of(unit_of(method=method, **how))
+
+    assert same("MLE", particles=7)
+    assert same("PS", particles=7)
+    assert not same("BITL", particles=7)
+    assert same("ITL", draws=7)
+    assert not same("PS", draws=7)
+    assert not same("MLE", seed=7)
+
+
+def test_other_code_never_mixes(monkeypatch, tmp_path):
+    before = unit_of(method="BITL").settings()["code"], unit_of(method="MLE").settings()["code"]
+    real = fingerprint._bytes
+    monkeypatch.setattr(
+        fingerprint, "_bytes", lambda path: real(path) + (b"# changed" if path.name == "smc.py" else b"")
+    )
+    unit_module._settings.cache_clear()
+    try:
+        after = unit_of(method="BITL").settings()["code"], unit_of(method="MLE").settings()["code"]
+    finally:
+        unit_module._settings.cache_clear()
+    assert after[0] != before[0], "BITL is sampled by smc.py"
+    assert after[1] == before[1], "MLE is not"
+
+
+def test_a_fingerprint_covers_what_a_method_imports():
+    names = {path.relative_to(fingerprint.ROOT).as_posix() for path in fingerprint._closure([SMC])}
+    assert {"posterior/smc.py", "_kernels_smc.py", "_kernels.py", "planning.py", "errors.py"} <= names
+    assert not any(name.startswith(("cli", "estimators/mce")) for name in names)
+
+
 def test_a_damaged_unit_is_named(tmp_path):
-    store = Store(tmp_path, "synthetic", {})
-    path = store.path / "units" / "unit.parquet"
-    path.parent.mkdir()
-    path.write_bytes(b"half of it")
-    with pytest.raises(DataError, match=r"Cannot read .*unit\.parquet: .*; delete it and run again\."):
-        store.rows(["unit"])
+    store = Store(tmp_path, "synthetic")
+    store.path_of(unit_of()).write_bytes(b"half of it")
+    with pytest.raises(DataError, match=r"Cannot read .*-000\.parquet: .*; delete it and run again\."):
+        store.rows([unit_of()])
+
+
+def test_nothing_to_store_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"The unit level40-gridworld-coverage000-000 of ITL has no results to store\."):
+        Store(tmp_path, "synthetic").put(unit_of(), [])
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["everything"], "The 'what' parameter must be one of 'synthetic', 'joint'. Got 'everything' instead."),
+        (
+            ["everything"],
+            "The 'what' parameter must be one of 'synthetic', 'joint', 'epsilon', 'feasible-region', 'counterfactual', "
+            "'all'. Got 'everything' instead.",
+        ),
         (
             ["synthetic", "--stochastic", "30"],
             "The 'stochastic' parameter must be one of '40', '20', '0'. Got '30' instead.",
+        ),
+        (
+            ["joint", "--engine", "abacus"],
+            "The 'engine' parameter must be one of 'local', 'dask'. Got 'abacus' instead.",
+        ),
+        (
+            ["joint", "--engine", "dask"],
+            "The dask engine needs the address of a running scheduler: --scheduler tcp://host:8786.",
+        ),
+        (
+            ["synthetic", "--method", "magic"],
+            "The 'method' parameter must be one of 'MLE', 'ITL', 'MCE', 'PS', 'BITL'. Got 'magic' instead.",
         ),
     ],
 )
@@ -152,3 +221,82 @@ def test_bad_options_get_one_sentence(arguments, sentence, tmp_path):
     answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert answer.returncode == 2
     assert answer.stderr == f"bitl: {sentence}\n"
+
+
+def test_the_joint_study_compares_four_learners_on_the_same_batches():
+    todo = joint.units(2, How(seed=1))
+    rows = [row for unit in todo for row in joint.compute(unit)]
+    (table,) = joint_tables(rows)
+    assert set(table.methods) == {"ITL", "ITL-No-R", "ITL-No-R, per state", "control"}
+    cells = dict(zip(table.methods, dict(table.rows)["value, transfer"], strict=True))
+    assert (cells["ITL-No-R"].published_mean, cells["ITL-No-R"].published_sd) == (41.15, 9.95)
+    assert cells["control"].published_mean is None
+    world, tolerance = world_of(todo[0])
+    model = bitl.fit_itl(batch_of(todo[0], world, tolerance), task=world.task, epsilon=tolerance)
+    value = bitl.metrics.value(bitl.metrics.learned_policy(model, world.task), world.T, world.task)
+    ours = [row[7] for row in rows if row[3:7] == (0, 0.0, "ITL", "value")]
+    assert ours == [pytest.approx(value)]
+
+
+def test_the_epsilon_study_scores_every_epsilon_and_recommends_one(tmp_path):
+    (unit,) = epsilon.units(1, How())
+    rows = epsilon.compute(unit)
+    assert len(rows) == len(epsilon.EPSILONS) * len(epsilon.SCORES) + 1
+    ((chosen, number),) = epsilon.recommendations(rows).items()
+    assert chosen in epsilon.EPSILONS
+    assert number == 1
+    found = epsilon.by_metric(rows)
+    scores = {e: np.mean([found[f"{name}@{e:g}"] for name in epsilon.SCORES.values()]) for e in epsilon.EPSILONS}
+    assert scores[chosen] == pytest.approx(np.nanmax(list(scores.values())))
+    assert [path.suffix for path in figures.epsilon_figure(rows, tmp_path)] == [".png", ".svg"]
+
+
+def test_the_feasible_set_is_not_convex(tmp_path):
+    pieces = feasible_region.slices(41)
+    assert all(feasible_region.verify(piece) for piece in pieces)
+    first = pieces[0]
+    spoilt = feasible_region.Slice(first.t102, first.axis, first.feasible, first.witness[[0, 0, 0]])
+    assert not feasible_region.verify(spoilt), "three feasible points witness nothing"
+    for piece in pieces:
+        x, y = 7, 30
+        (model,) = feasible_region.models(piece.axis[[x]], piece.axis[[y]], piece.t102)
+        whole = bitl.certify(
+            model, task=feasible_region.TASK, expert=feasible_region.EXPERT, epsilon=feasible_region.EPSILON
+        )
+        assert whole.holds == piece.feasible[x, y]
+    assert len(figures.feasible_region_figure(tmp_path, 21)) == 2
+
+
+def test_a_convex_region_has_no_witness():
+    axis = np.linspace(0, 1, 9)
+    assert feasible_region._witness(axis, axis[:, None] + axis <= 1) is None
+
+
+def test_figures_of_the_study_from_its_rows(tmp_path):
+    rng = np.random.default_rng(0)
+    found = []
+    for coverage in (0.2, 1.0):
+        for number in range(3):
+            place = ("synthetic", "20", "gridworld", number, coverage)
+            for suffix in ("", "_transfer"):
+                found.append((*place, "BITL", "bayesian_regret" + suffix, 10 - number))
+                found += [
+                    (*place, name, "normalised_value" + suffix, number + rng.random()) for name in ("BITL", "mine")
+                ]
+    written = figures.study_figures(found, tmp_path)
+    assert [path.name for path in written] == ["coverage-stochastic20.png", "coverage-stochastic20.svg"]
+    text = written[1].read_text()
+    for words in ("Gridworld, transfer task", "mine", "standard task: ρ = -"):
+        assert words in text
+    regret, value = figures.regret_cloud(figures.coverage_values(found), "20", "gridworld", "")
+    assert len(regret) == 6
+    assert curves.correlation(regret, value) < -0.8
+    assert np.isnan(curves.correlation(np.ones(4), np.arange(4.0)))
+
+
+def test_the_gridworld_and_the_counterfactual_are_drawn(tmp_path):
+    (_, svg) = figures.gridworld_figure(tmp_path)
+    assert "transfer task" in svg.read_text()
+    (_, svg) = figures.counterfactual_figure(tmp_path, How(draws=8, particles=10))
+    for words in ("uniform: knows nothing", "never taken there", "BITL"):
+        assert words in svg.read_text()

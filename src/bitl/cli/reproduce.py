@@ -3,51 +3,107 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .terminal import console, progress
 
+if TYPE_CHECKING:
+    from ..experiments.engine import Engine
+    from ..experiments.runner import Study
+    from ..experiments.store import Row
+    from ..experiments.unit import How, Unit
+
+WHAT = ("synthetic", "joint", "epsilon", "feasible-region", "counterfactual", "all")
+
 
 def reproduce(
-    what: Annotated[str, typer.Argument(help="synthetic, or joint.")],
+    what: Annotated[str, typer.Argument(help=", ".join(WHAT[:-1]) + ", or all.")],
     stochastic: Annotated[
         list[str] | None, typer.Option(help="Per cent of stochastic-policy states: 40, 20 or 0; by default all three.")
     ] = None,
-    datasets: Annotated[int | None, typer.Option(help="Gridworld batches (100; joint: 20).")] = None,
-    worlds: Annotated[int, typer.Option(help="Randomworlds.")] = 10,
-    per_world: Annotated[int, typer.Option(help="Batches of each randomworld.")] = 50,
-    sweep: Annotated[int, typer.Option(help="Batches per coverage, for the figures.")] = 20,
-    draws: Annotated[int, typer.Option(help="Posterior draws of each sampler.")] = 1000,
-    particles: Annotated[int, typer.Option(help="Particles in each of BITL's four runs.")] = 500,
+    datasets: Annotated[int | None, typer.Option(help="Gridworld batches (100; joint and epsilon: 20).")] = None,
+    worlds: Annotated[int | None, typer.Option(help="Randomworlds (10).")] = None,
+    per_world: Annotated[int | None, typer.Option(help="Batches of each randomworld (50).")] = None,
+    sweep: Annotated[int | None, typer.Option(help="Batches per coverage, for the figures (20).")] = None,
+    draws: Annotated[int | None, typer.Option(help="Posterior draws of each sampler (1000).")] = None,
+    particles: Annotated[int | None, typer.Option(help="Particles in each of BITL's four runs (500).")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Only this method; may be repeated.")] = None,
     plugin: Annotated[list[str] | None, typer.Option(help="A module that registers methods of your own.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small version of everything, in minutes.")] = False,
-    workers: Annotated[int | None, typer.Option(help="Processes; by default one per core.")] = None,
+    engine: Annotated[str, typer.Option(help="Who computes: local (processes of this machine) or dask.")] = "local",
+    scheduler: Annotated[str | None, typer.Option(help="Address of the Dask scheduler, tcp://host:8786.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes of the local engine; by default one per core.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the whole study.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for results and tables.")] = Path("out/reproduce"),
+    out: Annotated[Path, typer.Option(help="Folder for results, tables and figures.")] = Path("out/reproduce"),
 ) -> None:
     """Run a study of the paper and set its numbers beside the published ones; a re-run does only what is missing."""
     from .. import _validate
-    from ..experiments import joint
+    from ..experiments import figures, synthetic
+    from ..experiments.runner import STUDIES
+    from ..experiments.unit import LEVELS, How
+
+    _validate.one_of(what, "what", WHAT)
+    levels = tuple(_validate.one_of(level, "stochastic", LEVELS) for level in stochastic or LEVELS)
+    how = How(seed, draws or (200 if quick else 1000), particles or (50 if quick else 500), tuple(plugin or ()))
+    small = 2 if quick else None
+    few = 1 if quick else None
+    size = synthetic.Size(
+        levels, datasets or small or 100, worlds or few or 10, per_world or small or 50, sweep or few or 20
+    )
+    hands = _engine(engine, scheduler, workers)
+    wanted = WHAT[:-1] if what == "all" else (what,)
+    if "synthetic" in wanted:
+        rows = _run(STUDIES["synthetic"], synthetic.units(size, how, method), hands, out)
+        _written([*figures.study_figures(rows, out), *figures.gridworld_figure(out)])
+    if "joint" in wanted:
+        _run(STUDIES["joint"], STUDIES["joint"].units(datasets or small or 20, how), hands, out)
+    if "epsilon" in wanted:
+        _epsilon(datasets or small or 20, how, hands, out)
+    if "feasible-region" in wanted:
+        _written(figures.feasible_region_figure(out))
+    if "counterfactual" in wanted:
+        with console.status("fitting every method to one batch ..."):
+            _written(figures.counterfactual_figure(out, how))
+
+
+def _epsilon(datasets: int, how: How, engine: Engine, out: Path) -> None:
+    from ..experiments import epsilon, figures
+    from ..experiments.runner import STUDIES
+
+    rows = _run(STUDIES["epsilon"], epsilon.units(datasets, how), engine, out)
+    found = epsilon.recommendations(rows)
+    words = ", ".join(f"{value:g} ({number} batches)" for value, number in found.items())
+    console.print(f"Recommended epsilons; the experts' own is 3: {words}", highlight=False)
+    _written(figures.epsilon_figure(rows, out))
+
+
+def _engine(name: str, scheduler: str | None, workers: int | None) -> Engine:
+    from .. import _validate
+    from ..experiments.dask_engine import DaskEngine
     from ..experiments.engine import LocalEngine
+
+    _validate.one_of(name, "engine", ("local", "dask"))
+    return DaskEngine(scheduler) if name == "dask" else LocalEngine(workers)
+
+
+def _run(study: Study, units: list[Unit], engine: Engine, out: Path) -> list[Row]:
+    """Compute what is missing, write and print the tables, and return the rows."""
     from ..experiments.runner import run_units, write_tables
     from ..experiments.store import Store
-    from ..experiments.synthetic import LEVELS, How, Size, units
 
-    _validate.one_of(what, "what", ("synthetic", "joint"))
-    if what == "joint":
-        console.print(joint.table(joint.run(datasets=datasets or (4 if quick else 20), seed=seed)))
-        return
-    levels = tuple(_validate.one_of(level, "stochastic", LEVELS) for level in stochastic or LEVELS)
-    how = How(seed, draws, particles, tuple(plugin or ()))
-    size = Size(levels, datasets or 100, worlds, per_world, sweep)
-    if quick:
-        how, size = How(seed, 200, 50, how.plugins), Size(levels, datasets or 2, 1, 2, 1)
-    todo = units(size, how)
-    store = Store(out, what, {"how": vars(how)})
-    with progress(f"{what}: units", len(todo)) as advance:
-        run_units(store, todo, LocalEngine(workers), advance)
-    for table in write_tables(store, todo, out):
+    store = Store(out, study.name)
+    with progress(f"{study.name}: units", len(units)) as advance:
+        run_units(study, store, units, engine, advance)
+    rows = store.rows(units)
+    for table in write_tables(study, rows, out):
         console.print(table.rich())
     console.print(f"Results in {store.path}, tables in {out / 'tables'}.", highlight=False)
+    return rows
+
+
+def _written(paths: list[Path]) -> None:
+    for path in paths:
+        if path.suffix == ".png":
+            console.print(f"Figure: {path} (and .svg)", highlight=False)

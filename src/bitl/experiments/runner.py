@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .. import _files
+from . import epsilon, joint, synthetic
 from .engine import Engine
-from .store import Store
-from .synthetic import Unit, compute
-from .tables import TIMING, ResultTable, synthetic_tables
+from .store import Row, Store
+from .tables import TIMING, ResultTable, joint_tables, synthetic_tables
+from .unit import Unit
 
 
-def run_units(store: Store, units: Sequence[Unit], engine: Engine, on_done: Callable[[int], None]) -> int:
+@dataclass(frozen=True)
+class Study:
+    """What there is to compute, and how its rows become tables."""
+
+    name: str
+    units: Callable[..., list[Any]]
+    compute: Callable[[Any], list[Row]]
+    tables: Callable[..., list[ResultTable]]
+
+
+STUDIES = {
+    synthetic.STUDY: Study(synthetic.STUDY, synthetic.units, synthetic.compute, synthetic_tables),
+    joint.STUDY: Study(joint.STUDY, joint.units, joint.compute, joint_tables),
+    epsilon.STUDY: Study(epsilon.STUDY, epsilon.units, epsilon.compute, lambda *_: []),
+}
+
+
+def run_units(study: Study, store: Store, units: Sequence[Unit], engine: Engine, on_done: Callable[[int], None]) -> int:
     """Compute the units that the store lacks; return how many that were. ``on_done`` is told how many are stored."""
-    done = store.done()
-    missing = [unit for unit in units if unit.key not in done]
+    missing = store.missing(units)
     stored = len(units) - len(missing)
     on_done(stored)
-    results = engine.results(compute, missing)
+    results = engine.results(study.compute, missing)
     try:
         for unit, rows in results:
-            store.put(unit.key, rows)
+            store.put(unit, rows)
             stored += 1
             on_done(stored)
     finally:
@@ -29,13 +48,13 @@ def run_units(store: Store, units: Sequence[Unit], engine: Engine, on_done: Call
     return len(missing)
 
 
-def write_tables(store: Store, units: Sequence[Unit], out: Path) -> list[ResultTable]:
-    """Write every table of these units as Markdown, CSV and LaTeX; return them."""
-    rows = store.rows(unit.key for unit in units)
-    tables = synthetic_tables(rows)
+def write_tables(study: Study, rows: Iterable[Row], out: Path) -> list[ResultTable]:
+    """Write every table of these rows as Markdown, CSV and LaTeX; return them."""
+    rows = list(rows)
+    tables = study.tables(rows)
     for table in tables:
         for suffix, text in ((".md", table.markdown()), (".csv", table.csv()), (".tex", table.latex())):
             _files.write_text(out / "tables" / f"{table.name}{suffix}", text)
-    for table in synthetic_tables(rows, TIMING):
+    for table in study.tables(rows, TIMING):
         _files.write_text(out / "timing" / f"{table.name}.csv", table.csv())
     return tables

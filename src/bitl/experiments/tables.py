@@ -18,7 +18,7 @@ import numpy as np
 from ..metrics import cvar
 from .published import published_numbers
 from .store import Row
-from .synthetic import ROLLOUT
+from .unit import ROLLOUT
 
 METHODS = ("MCE", "BITL", "ITL", "MLE", "PS")  # the paper's order; others follow
 # label, our metric, the published table's metric and task
@@ -41,6 +41,16 @@ SYNTHETIC = (
     ("largest R-hat of V*", "rhat", None, None),
     ("least effective draws of V*", "ess", None, None),
 )
+JOINT = (
+    ("value", "value", "value", "standard"),
+    ("best matching", "best_matching", "best_matching", "standard"),
+    ("epsilon matching", "epsilon_matching", "epsilon_matching", "standard"),
+    ("total variation", "total_variation", "total_variation", "standard"),
+    ("value, transfer", "value_transfer", "value", "transfer"),
+    ("best matching, transfer", "best_matching_transfer", "best_matching", "transfer"),
+    ("epsilon matching, transfer", "epsilon_matching_transfer", "epsilon_matching", "transfer"),
+)
+Found = dict[tuple[str, str], list[float]]  # (method, metric) -> values over datasets
 TIMING = (("seconds", "seconds", "time_s", "standard"),)
 
 
@@ -127,37 +137,46 @@ class ResultTable:
 
 def synthetic_tables(rows: Iterable[Row], entries: tuple[Any, ...] = SYNTHETIC) -> list[ResultTable]:
     """Return one table per level and environment, from the rollout batches."""
-    values: dict[tuple[str, str], dict[tuple[str, str], list[float]]] = defaultdict(lambda: defaultdict(list))
+    values: dict[tuple[str, str], Found] = defaultdict(lambda: defaultdict(list))
     for _, level, world, _, coverage, method, metric, value in rows:
         if coverage == ROLLOUT:
             values[level, world.split("-")[0]][method, metric].append(value)
     tables = []
     for (level, environment), found in sorted(values.items(), key=lambda item: (-int(item[0][0]), item[0][1])):
-        present = {method for method, _ in found}
-        methods = tuple(m for m in METHODS if m in present) + tuple(sorted(present - set(METHODS)))
-        number = max(len(v) for v in found.values())
-        body = []
-        for label, metric, published, task in entries:
-            cells = tuple(_cell(found, method, metric, (level, environment, published, task)) for method in methods)
-            if any(cell is not None for cell in cells):
-                body.append((label, cells))
-        title = f"{environment}, {level} % stochastic-policy states, {number} batches (mean ± sd)"
-        tables.append(ResultTable(f"stochastic{level}-{environment}", title, methods, tuple(body)))
+        plural = {"randomworld": "randomworlds"}.get(environment, environment)
+        title = f"{environment}, {level} % stochastic-policy states"
+        tables.append(_table(f"stochastic{level}-{environment}", title, found, entries, (f"stochastic{level}", plural)))
     return tables
 
 
-def _cell(
-    found: dict[tuple[str, str], list[float]], method: str, metric: str, key: tuple[str, str, str | None, str | None]
-) -> Cell | None:
+def joint_tables(rows: Iterable[Row], entries: tuple[Any, ...] = JOINT) -> list[ResultTable]:
+    """Return the table of ITL with and without the reward."""
+    found: Found = defaultdict(list)
+    for _, _, _, _, _, method, metric, value in rows:
+        found[method, metric].append(value)
+    title = "ITL with the reward, without it, and told the prior instead (gridworld, epsilon 3)"
+    return [_table("joint-reward", title, found, entries, ("joint_reward", "gridworld"))] if found else []
+
+
+def _table(name: str, title: str, found: Found, entries: tuple[Any, ...], published: tuple[str, str]) -> ResultTable:
+    present = {method for method, _ in found}
+    methods = tuple(m for m in METHODS if m in present) + tuple(sorted(present - set(METHODS)))
+    number = max(len(v) for v in found.values())
+    body = []
+    for label, metric, theirs, task in entries:
+        cells = tuple(_cell(found, method, metric, (*published, task, theirs, method)) for method in methods)
+        if any(cell is not None for cell in cells):
+            body.append((label, cells))
+    return ResultTable(name, f"{title}, {number} batches (mean ± sd)", methods, tuple(body))
+
+
+def _cell(found: Found, method: str, metric: str, published: tuple[str | None, ...]) -> Cell | None:
     name, _, share = metric.partition(":")
     values = [v for v in found.get((method, name), []) if np.isfinite(v)]
     if not values:
         return None
     mean, sd = cvar(values, float(share)) if share else (float(np.mean(values)), float(np.std(values)))
-    level, environment, published, task = key
-    plural = {"randomworld": "randomworlds"}.get(environment, environment)
-    theirs = published_numbers().get((f"stochastic{level}", plural, task, published, method), (None, None))
-    return Cell(mean, sd, *theirs)
+    return Cell(mean, sd, *published_numbers().get(published, (None, None)))
 
 
 def _text(cell: Cell | None) -> str:

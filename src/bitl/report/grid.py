@@ -15,6 +15,7 @@ ARROWS = "→↑←↓"
 NO_PREFERENCE = -1  # in a policy: the model ties several actions
 VERDICTS = ("optimal", "within epsilon", "worse", "no preference")
 VERDICT_COLOURS = (style.BLUE, style.ORANGE, style.VERMILLION, "#777777")
+LABEL_BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
 TERMINAL_STYLES = ("bold blue", "yellow", "red", "dim")
 
 
@@ -47,6 +48,62 @@ def draw_policies(
         _legend(figure, plt)
         figure.tight_layout(rect=(0, 0.4 / figure.get_figheight(), 1, 1))
     return figure
+
+
+@dataclass(frozen=True, eq=False)
+class RewardPanel:
+    """A task on the grid: what each tile pays and which actions are good there."""
+
+    title: str
+    reward: FloatArray  #: ``[S]``
+    optimal: BoolArray  #: ``[S, A]``
+    near: BoolArray  #: ``[S, A]``, within epsilon of the optimum
+
+
+def draw_tasks(panels: list[RewardPanel], *, shape: tuple[int, int], start: int, title: str) -> Any:
+    """Draw one grid per task: the reward of each tile, its optimal actions, and those within epsilon."""
+    plt = style.pyplot()
+    with plt.rc_context(style.RC):
+        figure, axes = plt.subplots(1, len(panels), figsize=(3.5 * len(panels), 4.4), squeeze=False)
+        for axis, panel in zip(axes.flat, panels, strict=True):
+            axis.set_axis_off()
+            _draw_tiles(axis, panel.reward, np.zeros(len(panel.reward), dtype=bool), shape)
+            for s, reward in enumerate(panel.reward):
+                y, x = divmod(s, shape[1])
+                words = f"{reward:g}" + (" start" if s == start else "")
+                axis.text(x + 0.06, y + 0.95, words, fontsize=6.5, color="#333333", va="top", bbox=LABEL_BOX)
+                for a in np.flatnonzero(panel.near[s]):
+                    _short_arrow(axis, (x + 0.5, y + 0.43), MOVES[a], optimal=bool(panel.optimal[s, a]))
+            axis.set_title(panel.title)
+        figure.suptitle(title, fontsize=10.5)
+        handles = [
+            plt.Line2D([], [], color=VERDICT_COLOURS[0], linewidth=2, label="optimal action"),
+            plt.Line2D([], [], color=VERDICT_COLOURS[1], linewidth=1, linestyle="--", label="within epsilon of it"),
+            plt.Rectangle((0, 0), 1, 1, facecolor="#d9d9d9", hatch="////", label="soft wall"),
+            plt.Rectangle((0, 0), 1, 1, facecolor="#cfe8f7", edgecolor="#444444", label="goal"),
+        ]
+        figure.legend(handles=handles, loc="lower center", ncols=4, fontsize=8)
+        figure.tight_layout(rect=(0, 0.07, 1, 1))
+    return figure
+
+
+def _short_arrow(axis: Any, centre: tuple[float, float], move: tuple[int, int], *, optimal: bool) -> None:
+    from matplotlib.patches import FancyArrowPatch
+
+    (x, y), (dy, dx) = centre, move
+    axis.add_patch(
+        FancyArrowPatch(
+            (x + 0.05 * dx, y + 0.05 * dy),
+            (x + 0.36 * dx, y + 0.36 * dy),
+            arrowstyle="-|>",
+            mutation_scale=9 if optimal else 6,
+            color=VERDICT_COLOURS[0 if optimal else 1],
+            linewidth=1.8 if optimal else 1.0,
+            linestyle="-" if optimal else (0, (2, 1)),
+            shrinkA=0,
+            shrinkB=0,
+        )
+    )
 
 
 def _draw_tiles(axis: Any, reward: FloatArray, visited: BoolArray, shape: tuple[int, int]) -> None:
