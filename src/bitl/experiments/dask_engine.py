@@ -18,7 +18,6 @@ from .engine import Compute
 
 WAITING_PER_THREAD = 4  # units handed out ahead: enough to keep workers busy, few enough to stop soon
 CONNECT_SECONDS = 10
-DEATHS = 5  # workers that may die with a unit before it is given up
 
 
 class DaskEngine:
@@ -61,7 +60,7 @@ class DaskEngine:
                     break
             return new
 
-        done = self._distributed.as_completed(submit(self._window(client)))
+        done = self._distributed.as_completed(submit(self._window(client)), loop=client.loop)
         try:
             for future in done:
                 unit, _ = waiting.pop(future.key)
