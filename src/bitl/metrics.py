@@ -119,11 +119,13 @@ def compare(
     expert: ExpertActions,
     epsilon: float,
     transfer: Task | None = None,
+    regret_draws: int = 1000,
 ) -> dict[str, float]:
     """Return every metric of one learned model on one dataset, where the true model is known.
 
     Names with ``_transfer`` are about the transfer task; CVaR is over datasets (:func:`cvar`), so its input ``value``
-    is here. ``violations_expert`` counts under the paper's practical reference.
+    is here. ``violations_expert`` counts under the paper's practical reference. Bayesian regret compares all pairs of at
+    most ``regret_draws`` draws.
     """
     result: dict[str, float] = {}
     for suffix, goal in (("", task), ("_transfer", transfer)):
@@ -136,7 +138,7 @@ def compare(
         result["value" + suffix] = value(policy, truth, goal)
         result["normalised_value" + suffix] = normalised_value(policy, truth, goal)
         if isinstance(learned, Posterior):
-            result["bayesian_regret" + suffix] = learned.regret(goal).value
+            result["bayesian_regret" + suffix] = learned.regret(goal, max_draws=regret_draws).value
     result["total_variation"] = total_variation(learned, truth)
     for name, reference in (("violations", "optimal"), ("violations_expert", "expert")):
         result[name] = violations(learned, task=task, expert=expert, epsilon=epsilon, reference=reference)
