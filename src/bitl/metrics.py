@@ -124,8 +124,8 @@ def compare(
     """Return every metric of one learned model on one dataset, where the true model is known.
 
     Names with ``_transfer`` are about the transfer task; CVaR is over datasets (:func:`cvar`), so its input ``value``
-    is here. ``violations_expert`` counts under the paper's practical reference. Bayesian regret compares all pairs of at
-    most ``regret_draws`` draws.
+    is here. ``violations_expert`` counts under the paper's practical reference. Bayesian regret compares all pairs of
+    at most ``regret_draws`` draws.
     """
     result: dict[str, float] = {}
     for suffix, goal in (("", task), ("_transfer", transfer)):
