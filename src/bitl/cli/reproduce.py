@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..experiments.store import Row
     from ..experiments.unit import How, Unit
 
-WHAT = ("synthetic", "joint", "epsilon", "feasible-region", "counterfactual", "all")
+WHAT = ("synthetic", "joint", "epsilon", "sensitivity", "feasible-region", "counterfactual", "all")
 
 
 def reproduce(
@@ -37,10 +37,11 @@ def reproduce(
     workers: Annotated[int | None, typer.Option(help="Processes of the local engine; by default one per core.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the whole study.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for results, tables and figures.")] = Path("out/reproduce"),
+    page: Annotated[Path | None, typer.Option(help="Write one Markdown page of everything to this file.")] = None,
 ) -> None:
     """Run a study of the paper and set its numbers beside the published ones; a re-run does only what is missing."""
     from .. import _validate
-    from ..experiments import figures, synthetic
+    from ..experiments import reproduction, synthetic
     from ..experiments.runner import STUDIES
     from ..experiments.unit import LEVELS, How
 
@@ -54,29 +55,46 @@ def reproduce(
     )
     hands = _engine(engine, scheduler, workers)
     wanted = WHAT[:-1] if what == "all" else (what,)
-    if "synthetic" in wanted:
-        rows = _run(STUDIES["synthetic"], synthetic.units(size, how, method), hands, out)
-        _written([*figures.study_figures(rows, out), *figures.gridworld_figure(out)])
-    if "joint" in wanted:
-        _run(STUDIES["joint"], STUDIES["joint"].units(datasets or small or 20, how), hands, out)
-    if "epsilon" in wanted:
-        _epsilon(datasets or small or 20, how, hands, out)
+    some = datasets or small or 20
+    rows = {}
+    for name, study in STUDIES.items():
+        if name in wanted:
+            todo = study.units(size, how, method) if name == "synthetic" else study.units(some, how)
+            rows[name] = _run(study, todo, hands, out)
+    _show(wanted, rows, how, out)
+    if page is not None:
+        words = _command(what, quick=quick, draws=draws, particles=particles, seed=seed)
+        reproduction.write_page(page, rows, out, how=how, command=words)
+        console.print(f"Page: {page}", highlight=False)
+
+
+def _command(what: str, **options: object) -> str:
+    """Return the command that was given, options left at their defaults left out."""
+    given = [f"--{name}" if value is True else f"--{name} {value}" for name, value in options.items() if value]
+    return " ".join(["bitl reproduce", what, *given])
+
+
+def _show(wanted: tuple[str, ...], rows: dict[str, list[Row]], how: How, out: Path) -> None:
+    """Print what is not a table and draw the figures."""
+    from ..experiments import epsilon, figures, sensitivity
+    from ..experiments.verdicts import verdicts
+
+    if rows.get("synthetic"):
+        for verdict in verdicts(rows["synthetic"], how.seed):
+            console.print(f"[bold]{verdict.claim}[/]: {verdict.verdict}", highlight=False)
+        _written([*figures.study_figures(rows["synthetic"], out), *figures.gridworld_figure(out)])
+    if rows.get("epsilon"):
+        found = epsilon.recommendations(rows["epsilon"])
+        words = ", ".join(f"{value:g} ({number} batches)" for value, number in found.items())
+        console.print(f"Recommended epsilons; the experts' own is 3: {words}", highlight=False)
+        _written(figures.epsilon_figure(rows["epsilon"], out))
+    if rows.get("sensitivity"):
+        console.print(sensitivity.markdown(rows["sensitivity"]), highlight=False)
     if "feasible-region" in wanted:
         _written(figures.feasible_region_figure(out))
     if "counterfactual" in wanted:
         with console.status("fitting every method to one batch ..."):
             _written(figures.counterfactual_figure(out, how))
-
-
-def _epsilon(datasets: int, how: How, engine: Engine, out: Path) -> None:
-    from ..experiments import epsilon, figures
-    from ..experiments.runner import STUDIES
-
-    rows = _run(STUDIES["epsilon"], epsilon.units(datasets, how), engine, out)
-    found = epsilon.recommendations(rows)
-    words = ", ".join(f"{value:g} ({number} batches)" for value, number in found.items())
-    console.print(f"Recommended epsilons; the experts' own is 3: {words}", highlight=False)
-    _written(figures.epsilon_figure(rows, out))
 
 
 def _engine(name: str, scheduler: str | None, workers: int | None) -> Engine:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import _files
-from . import epsilon, joint, synthetic
+from . import epsilon, joint, sensitivity, synthetic
 from .engine import Engine
 from .store import Row, Store
 from .tables import TIMING, ResultTable, joint_tables, synthetic_tables
@@ -28,6 +28,7 @@ class Study:
 STUDIES = {
     synthetic.STUDY: Study(synthetic.STUDY, synthetic.units, synthetic.compute, synthetic_tables),
     joint.STUDY: Study(joint.STUDY, joint.units, joint.compute, joint_tables),
+    sensitivity.STUDY: Study(sensitivity.STUDY, sensitivity.units, sensitivity.compute, lambda *_: []),
     epsilon.STUDY: Study(epsilon.STUDY, epsilon.units, epsilon.compute, lambda *_: []),
 }
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import DataError
 from ..methods import Method, methods
 from .fingerprint import code_fingerprint
 
@@ -79,7 +80,12 @@ class Unit:
 def load(plugins: tuple[str, ...]) -> None:
     """Import the modules that register methods of the user's own."""
     for module in plugins:
-        importlib.import_module(module)
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise DataError(
+                f"Cannot import the plugin {module}: {error}; name one on the Python path (PYTHONPATH=. for one here)."
+            ) from error
 
 
 @cache

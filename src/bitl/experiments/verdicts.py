@@ -25,6 +25,7 @@ OURS = ("ITL", "BITL")
 BASELINES = ("MCE", "MLE", "PS")
 HOLDS, PARTLY, FAILS = "holds", "holds partly", "does not hold"
 STRONG = -0.5  # a rank correlation at or below this counts as strong
+ENOUGH = 20  # rollout batches per level and world; fewer decide nothing
 CONVERGED = 0.99  # of the way from random to optimal
 SCORES = {
     "normalised value": "normalised_value",
@@ -89,8 +90,11 @@ class Results:
 
 
 def verdicts(rows: Iterable[Row], seed: int = 0) -> list[Verdict]:
-    """Judge every claim about the synthetic worlds."""
+    """Judge every claim about the synthetic worlds; with fewer than five methods or few batches none is judged."""
     results = Results.of(rows, seed)
+    for level, name in results.settings:
+        if min(len(results.get(level, name, method, "value")) for method in (*OURS, *BASELINES)) < ENOUGH:
+            return []
     judges = (beat_baselines, no_violations, stay_in_support, worst_case, best_of_ours, faster_than_mce)
     return [judge(results) for judge in (*judges, converge, regret_predicts, transfer_regret_higher)]
 
