@@ -5,13 +5,19 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 INPUTS := pyproject.toml constraints.txt
 
-.PHONY: help demo test lint format bench bench-long clean
+.PHONY: help demo reproduce reproduce-quick test lint format bench bench-long clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
 demo: $(VENV)/.report  ## draw a batch, fit every method, show and write the results to out/
 	$(BIN)/bitl demo
+
+reproduce: $(VENV)/.study  ## every table and figure of the paper, at its sizes; hours, may be stopped and goes on
+	$(BIN)/bitl reproduce all
+
+reproduce-quick: $(VENV)/.study  ## a small version of every table and figure of the paper
+	$(BIN)/bitl reproduce all --quick
 
 test: $(VENV)/.test  ## run the tests and the examples in the docstrings
 	$(BIN)/python -m pytest -q
