@@ -17,6 +17,10 @@ import numpy as np
 FAST = {"reassoc", "contract", "nsz"}
 ROW_SUM_TOLERANCE = 1e-8
 jit: Any = nb.njit(cache=True, nogil=True, fastmath=FAST)
+# For loops that allocate nothing: without reference counts, which took a third of the time where many arrays are handed
+# about; and small functions of many arrays are put in place, because handing over costs more than they do.
+bare: Any = nb.njit(cache=True, nogil=True, fastmath=FAST, _nrt=False)
+inlined: Any = nb.njit(cache=True, nogil=True, fastmath=FAST, _nrt=False, forceinline=True)
 
 
 @jit

@@ -10,41 +10,43 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._kernels import dirichlet_row, dot, jit, log_gamma
+from ._kernels import bare, dirichlet_row, dot, inlined, jit, log_gamma
 
-SMALL_TOTAL = 0.3  # up to this sum of alpha the first-order formula is used inside the sampler
 PATIENCE = 60
+TINY = 0.1  # a smaller alpha of a row joins the lump that is broken like a stick
+SMALL_LUMP = 0.2  # a larger lump has too many pieces
 
 
 # --- P(p . V <= c) for p ~ Dir(alpha) ---------------------------------------------------------------------------------
 
 
-@jit
+@inlined
 def log_below_even(delta, V, c):
     """Log P(p . V <= c) to first order, on the logit scale, for alpha that are all the same small number.
 
-    Logarithms are summed as products of up to 32 factors, each kept within 1e-9 and 1e9.
+    Logarithms are summed as products of up to 32 factors, each kept within 1e-9 and 1e9. The inner loop has no
+    branches, so that it runs in vector registers.
     """
-    below = 0
-    log_below = log_above = 0.0
+    below = log_below = log_both = 0.0
     S = V.shape[0]
     for start in range(0, S, 32):
-        product_below = product_above = 1.0
+        product_below = product_both = 1.0
         for j in range(start, min(start + 32, S)):
             d = V[j] - c
-            size = min(max(abs(d), 1e-9), 1e9)
-            under = d <= 0.0
-            below += under
-            product_below *= size if under else 1.0
-            product_above *= 1.0 if under else size
+            size = abs(d)
+            size = size if size > 1e-9 else 1e-9
+            size = size if size < 1e9 else 1e9
+            product_both *= size
+            product_below *= size if d <= 0.0 else 1.0
+            below += 1.0 if d <= 0.0 else 0.0
         log_below += np.log(product_below)
-        log_above += np.log(product_above)
+        log_both += np.log(product_both)
     above = S - below
-    if below == 0:
+    if below == 0.0:
         return -np.inf
-    if above == 0:
+    if above == 0.0:
         return 0.0
-    return -np.log(1.0 + above / below * np.exp(delta * S * (log_above / above - log_below / below)))
+    return -np.log(1.0 + above / below * np.exp(delta * S * ((log_both - log_below) / above - log_below / below)))
 
 
 @jit
@@ -157,11 +159,9 @@ def log_below_contour(alpha, V, c, h, reach):
 
 
 @jit
-def log_below_fast(alpha, even, total, V, c):
-    """The approximation used inside the sampler; the final weights take it out again."""
-    if even and total <= SMALL_TOTAL:
-        return log_below_even(alpha[0], V, c)
-    return log_below_contour(alpha, V, c, 0.7 if total < 3.0 else 0.3, 100.0)
+def log_below_coarse(alpha, V, c):
+    """The approximation used inside the sampler where alpha are not even and small; the final weights take it out."""
+    return log_below_contour(alpha, V, c, 0.7 if np.sum(alpha) < 3.0 else 0.3, 100.0)
 
 
 @jit
@@ -173,7 +173,7 @@ def log_below_exact(alpha, V, c):
 # --- a particle and what follows from it ------------------------------------------------------------------------------
 
 
-@jit
+@bare
 def invert_dominant(M, G):
     """Fill G with the inverse of a row-diagonally-dominant M (no pivoting needed); M is destroyed."""
     n = M.shape[0]
@@ -193,7 +193,7 @@ def invert_dominant(M, G):
                     G[k, j] -= factor * G[i, j]
 
 
-@jit
+@bare
 def evaluate_policy(problem, X, policy, G, V, q, M):
     """G, V and q of the given policy, from scratch; M is scratch space."""
     S = V.shape[0]
@@ -210,14 +210,14 @@ def evaluate_policy(problem, X, policy, G, V, q, M):
     look_ahead_rows(problem, X, V, q)
 
 
-@jit
+@inlined
 def look_ahead_rows(problem, X, V, q):
     """Q = R + gamma X V, in place."""
     for k in range(q.shape[0]):
         q[k] = problem.R[k] + problem.gamma * dot(X[k], V)
 
 
-@jit
+@inlined
 def best_row(problem, s, q, margin, current):
     """The row of state s with the largest q, or ``current`` if none gains more than ``margin``; rivals do not count."""
     best, top = current, q[current] + margin
@@ -241,7 +241,7 @@ def plan_particle(problem, X, policy, G, V, q, M):
             return
 
 
-@jit
+@inlined
 def spread_excess(problem, s, q):
     """By how much a visited state's valid rows differ too much and its rivals are too good; and the least valid q."""
     low, high = np.inf, -np.inf
@@ -255,13 +255,14 @@ def spread_excess(problem, s, q):
     return excess, low
 
 
-@jit
+@inlined
 def block_log_below(problem, b, V, low, exact):
     """Log P that one integrated row of block b stays epsilon below the least valid action."""
     c = (low - problem.epsilon + problem.slack - problem.block_reward[b]) / problem.gamma
+    delta = problem.block_delta[b]
     if exact:
         return log_below_exact(problem.block_alpha[b], V, c)
-    return log_below_fast(problem.block_alpha[b], problem.block_even[b], problem.block_total[b], V, c)
+    return log_below_even(delta, V, c) if delta > 0.0 else log_below_coarse(problem.block_alpha[b], V, c)
 
 
 @jit
@@ -283,20 +284,20 @@ def heat_at(problem, beta):
     return beta / (1.0 + beta), np.log(0.25 / ((1.0 + beta) * problem.visited.shape[0])), beta / problem.scale
 
 
-@jit
+@inlined
 def block_term(problem, heat, b, value):
     """The share of block b in the log target; at most 0."""
     t, floor, _ = heat
     return t * problem.block_count[b] * max(value, floor)
 
 
-@jit
+@inlined
 def excess_term(heat, excess):
     """The share of one state's closeness in the log target; at most 0."""
     return -heat[2] * excess if excess > 0.0 else 0.0
 
 
-@jit
+@inlined
 def state_term(problem, heat, s, log_below, excess):
     """All of state s in the log target."""
     value = excess_term(heat, excess[s])
@@ -319,23 +320,79 @@ def log_target(problem, beta, log_below, excess, out):
 # --- moves: reversible under the Dirichlets, or corrected by their ratio ----------------
 
 
-@jit
+@inlined
+def copy_row(source, target):
+    """Copy a vector; a slice assignment would ask whether the two overlap."""
+    for j in range(source.shape[0]):
+        target[j] = source[j]
+
+
+@inlined
+def copy_rows(source, start, target, to, number):
+    """Copy ``number`` rows of a matrix."""
+    for i in range(number):
+        for j in range(source.shape[1]):
+            target[to + i, j] = source[start + i, j]
+
+
+@bare
+def sparse_row(alpha, rng, out):
+    """Fill ``out`` with one Dirichlet(alpha) draw, as ``dirichlet_row`` does but faster where most alpha are tiny.
+
+    The tiny ones are lumped, and the lump is broken like a stick: the piece of a label drawn in proportion to alpha
+    is Beta(alpha + 1, rest of the alpha). What is left below 1e-40 of the row becomes 0; two pieces usually do.
+    """
+    S = alpha.shape[0]
+    lump = 0.0
+    for j in range(S):
+        lump += alpha[j] if alpha[j] < TINY else 0.0
+    if lump > SMALL_LUMP or lump == 0.0:
+        dirichlet_row(alpha, rng, out)
+        return
+    heavy = 0.0
+    for j in range(S):
+        out[j] = 0.0
+        if alpha[j] >= TINY:
+            out[j] = np.exp(log_gamma(alpha[j], rng)) if alpha[j] < 1.0 else rng.standard_gamma(alpha[j])
+            heavy += out[j]
+    stick = np.exp(log_gamma(lump, rng)) if heavy > 0.0 else 1.0
+    total = heavy + stick
+    stick /= total
+    if heavy > 0.0:
+        for j in range(S):
+            out[j] /= total
+    while stick > 1e-40:
+        at, label = rng.random() * lump, -1
+        for j in range(S):
+            if alpha[j] < TINY and out[j] == 0.0:
+                label = j
+                at -= alpha[j]
+                if at < 0.0:
+                    break
+        lump -= alpha[label]
+        left = np.exp(log_gamma(lump, rng)) if lump > 1e-12 * alpha[label] else 0.0
+        left /= left + rng.standard_gamma(1.0 + alpha[label])
+        out[label] = stick * (1.0 - left)
+        stick *= left
+
+
+@bare
 def perturb_row(alpha, row, number, rng, work, out):
     """Draw x ~ Multinomial(number, row), then out ~ Dir(alpha + x); number 0 draws afresh."""
-    work[:] = alpha
+    copy_row(alpha, work)
     left, rest = number, 1.0
     for j in range(row.shape[0]):
         if left == 0:
             break
-        if row[j] > 0.0:
+        if row[j] > 1e-20:  # a smaller one is never hit
             hit = left if row[j] >= rest else rng.binomial(left, min(row[j] / rest, 1.0))
             work[j] += hit
             left -= hit
             rest -= row[j]
-    dirichlet_row(work, rng, out)
+    sparse_row(work, rng, out)
 
 
-@jit
+@bare
 def draw_number(total, rng):
     """How many pseudo-observations a move keeps: 0 (draw afresh), or a random multiple of the row's own."""
     if rng.random() < (0.25 if total > 1.0 else 0.6):
@@ -343,7 +400,7 @@ def draw_number(total, rng):
     return int(np.ceil(max(total, 1.0) * 2.0 ** (7.0 * rng.random() - 1.0)))
 
 
-@jit
+@bare
 def draw_label(row, rng):
     """Draw an index from the probabilities of a row."""
     u = rng.random()
@@ -354,7 +411,7 @@ def draw_label(row, rng):
     return int(np.argmax(row))
 
 
-@jit
+@bare
 def log_level_weight(V, top, rows):
     """Log of the chance to propose one given set of ``rows`` labels whose highest value is ``top``, given V.
 
@@ -364,14 +421,17 @@ def log_level_weight(V, top, rows):
     total = 0.0
     for j in range(S):
         if V[j] >= top:
-            rank = 0
+            rank = 0.0
             for i in range(S):
-                rank += V[i] <= V[j]
-            total += float(rank) ** -rows
+                rank += 1.0 if V[i] <= V[j] else 0.0
+            power = 1.0
+            for _ in range(rows):
+                power *= rank
+            total += 1.0 / power
     return np.log(total / S)
 
 
-@jit
+@bare
 def move_level(problem, s, V, X, rng, work, labels):
     """Propose new rows of state s, led by labels at or below a random level; returns what the old V says of it.
 
@@ -382,7 +442,7 @@ def move_level(problem, s, V, X, rng, work, labels):
     first, last = problem.first[s], problem.first[s + 1]
     rows = last - first
     level = V[int(rng.random() * V.shape[0])]
-    value, top = 0.0, -np.inf
+    ratio, top = 1.0, -np.inf
     for r in range(rows):
         k = first + r
         labels[r] = draw_label(X[k], rng)
@@ -391,14 +451,14 @@ def move_level(problem, s, V, X, rng, work, labels):
             j = int(rng.random() * V.shape[0])
         labels[rows + r] = j
         top = max(top, V[j])
-        value += np.log(problem.alpha[k, j] / problem.alpha[k, labels[r]])
-        work[:] = problem.alpha[k]
+        ratio *= problem.alpha[k, j] / problem.alpha[k, labels[r]]
+        copy_row(problem.alpha[k], work)
         work[j] += 1.0
-        dirichlet_row(work, rng, X[k])
-    return value - log_level_weight(V, top, rows)
+        sparse_row(work, rng, X[k])
+    return np.log(ratio) - log_level_weight(V, top, rows)
 
 
-@jit
+@bare
 def nearest_gap(V, start):
     """The least |V_j - V_start| over the other states j."""
     least = np.inf
@@ -408,7 +468,7 @@ def nearest_gap(V, start):
     return least
 
 
-@jit
+@bare
 def log_near_weight(V, start, end, tau):
     """Log of the chance to propose label ``end`` from ``start``, in proportion to exp(-|V_end - V_start| / tau)."""
     least = nearest_gap(V, start)
@@ -419,7 +479,7 @@ def log_near_weight(V, start, end, tau):
     return (least - abs(V[end] - V[start])) / tau - np.log(total)
 
 
-@jit
+@bare
 def move_near(problem, k, V, tau, X, rng, work, labels):
     """Propose a new row k led by another label of similar value; returns as ``move_level`` does.
 
@@ -428,21 +488,25 @@ def move_near(problem, k, V, tau, X, rng, work, labels):
     old = draw_label(X[k], rng)
     least = nearest_gap(V, old)
     total = 0.0
-    new = old
-    for j in range(V.shape[0]):  # one pass: the j-th replaces the choice with probability weight / sum so far
-        if j != old:
-            weight = np.exp((least - abs(V[j] - V[old])) / tau)
-            total += weight
-            if rng.random() * total < weight:
-                new = j
+    for j in range(V.shape[0]):
+        work[j] = np.exp((least - abs(V[j] - V[old])) / tau) if j != old else 0.0
+        total += work[j]
+    at, new = rng.random() * total, -1
+    for j in range(V.shape[0]):
+        if work[j] > 0.0:
+            new = j
+            at -= work[j]
+            if at < 0.0:
+                break
     labels[0], labels[1] = old, new
-    work[:] = problem.alpha[k]
+    chance = (least - abs(V[new] - V[old])) / tau - np.log(total)
+    copy_row(problem.alpha[k], work)
     work[new] += 1.0
-    dirichlet_row(work, rng, X[k])
-    return np.log(problem.alpha[k, new] / problem.alpha[k, old]) - log_near_weight(V, old, new, tau)
+    sparse_row(work, rng, X[k])
+    return np.log(problem.alpha[k, new] / problem.alpha[k, old]) - chance
 
 
-@jit
+@bare
 def switch_row(problem, s, k, X, old, G, V, left):
     """State s now follows row k instead of ``old``: update G and V by the rank-1 formula; left is scratch space."""
     S = V.shape[0]
@@ -462,7 +526,7 @@ def switch_row(problem, s, k, X, old, G, V, left):
             G[i, j] += g * left[j]
 
 
-@jit
+@bare
 def way_back(V, labels, tau):
     """Log of the chance to propose the old labels (the first half) from the new, given the new V; 0 without labels."""
     rows = labels.shape[0] // 2
@@ -476,29 +540,31 @@ def way_back(V, labels, tau):
     return log_level_weight(V, top, rows)
 
 
-@jit
+@bare
 def try_same_value(problem, heat, s, saved, log_u, X, V, q, log_below, excess, q2, log_below2):
     """Accept or reject new rows of state s that leave V, and so every other state, as it was."""
     first, last = problem.first[s], problem.first[s + 1]
-    blocks = slice(problem.block_first[s], problem.block_first[s + 1])
+    begin, end = problem.block_first[s], problem.block_first[s + 1]
     miss, bound, value = 0.0, log_u, 0.0
     if problem.visited[s]:
         miss, low = spread_excess(problem, s, q2)
         bound += state_term(problem, heat, s, log_below, excess)
         value = excess_term(heat, miss)
-        for b in range(blocks.start, blocks.stop):
+        for b in range(begin, end):
             log_below2[b] = block_log_below(problem, b, V, low, False)
             value += block_term(problem, heat, b, log_below2[b])
     if value < bound:
-        X[first:last] = saved[: last - first]
+        copy_rows(saved, 0, X, first, last - first)
         return False
-    q[first:last] = q2[first:last]
+    for k in range(first, last):
+        q[k] = q2[k]
     excess[s] = miss
-    log_below[blocks] = log_below2[blocks]
+    for b in range(begin, end):
+        log_below[b] = log_below2[b]
     return True
 
 
-@jit
+@bare
 def try_state(problem, heat, s, saved, ratio, labels, tau, X, policy, G, V, q, log_below, excess, rng, new):
     """Accept or reject new rows of state s, already in X; ``saved`` holds the old ones. Tells whether accepted.
 
@@ -527,7 +593,7 @@ def try_state(problem, heat, s, saved, ratio, labels, tau, X, policy, G, V, q, l
     step = (q2[best] - V[s]) / (1.0 - problem.gamma * change)
     for i in range(V.shape[0]):
         V2[i] = V[i] + step * G[i, s]
-    policy2[:] = policy
+    copy_row(policy, policy2)
     policy2[s] = best
     look_ahead_rows(problem, X, V2, q2)
     inverse_known = improve_policy(problem, X, s, saved[current - first], G, policy2, G2, V, V2, q2, left)
@@ -536,18 +602,21 @@ def try_state(problem, heat, s, saved, ratio, labels, tau, X, policy, G, V, q, l
         if problem.visited[i]:
             bound += state_term(problem, heat, i, log_below, excess)
     if not terms_reach(problem, heat, bound, V2, q2, log_below2, excess2):
-        X[first:last] = saved[: last - first]
+        copy_rows(saved, 0, X, first, last - first)
         return False
     if not inverse_known:
         switch_row(problem, s, best, X, saved[current - first], G, V, left)
     else:
-        G[:] = G2
-    V[:], q[:], policy[:] = V2, q2, policy2
-    log_below[:], excess[:] = log_below2, excess2
+        copy_rows(G2, 0, G, 0, V.shape[0])
+    copy_row(V2, V)
+    copy_row(q2, q)
+    copy_row(policy2, policy)
+    copy_row(log_below2, log_below)
+    copy_row(excess2, excess)
     return True
 
 
-@jit
+@bare
 def improve_policy(problem, X, s, old, G, policy2, G2, V, V2, q2, left):
     """Finish policy iteration after the change at state s; tells whether G2 was needed (and is therefore filled)."""
     inverse_known = False
@@ -557,8 +626,8 @@ def improve_policy(problem, X, s, old, G, policy2, G2, V, V2, q2, left):
             k = best_row(problem, i, q2, problem.margin, policy2[i])
             if k != policy2[i]:
                 if not inverse_known:
-                    G2[:] = G
-                    V2[:] = V
+                    copy_rows(G, 0, G2, 0, V.shape[0])
+                    copy_row(V, V2)
                     switch_row(problem, s, policy2[s], X, old, G2, V2, left)
                     inverse_known = True
                 switch_row(problem, i, k, X, X[policy2[i]], G2, V2, left)
@@ -570,7 +639,7 @@ def improve_policy(problem, X, s, old, G, policy2, G2, V, V2, q2, left):
     return inverse_known
 
 
-@jit
+@bare
 def terms_reach(problem, heat, bound, V, q, log_below, excess):
     """Fill the terms and tell whether their sum is at least ``bound``; every term is <= 0, so stop once it is not."""
     value = 0.0
@@ -592,7 +661,7 @@ def terms_reach(problem, heat, bound, V, q, log_below, excess):
     return True
 
 
-@jit
+@bare
 def sweep(problem, heat, X, policy, G, V, q, log_below, excess, rng, saved, work, labels, new, tally):
     """Move every kept row of the visited states; in the others one at random, all, and one at random."""
     none = labels[:0]
@@ -600,7 +669,7 @@ def sweep(problem, heat, X, policy, G, V, q, log_below, excess, rng, saved, work
         first, last = problem.first[s], problem.first[s + 1]
         moves = last - first if problem.visited[s] else 3
         for move in range(moves):
-            saved[: last - first] = X[first:last]
+            copy_rows(X, first, saved, 0, last - first)
             ratio, led, tau = 0.0, none, 0.0
             k = first + (move if problem.visited[s] else int(rng.random() * (last - first)))
             if problem.visited[s] or move == 0 or V.shape[0] == 1:

@@ -6,7 +6,7 @@ from scipy import stats
 
 import bitl
 from bitl import _kernels_smc as kernel
-from bitl.posterior.collapse import collapse, log_probability_below
+from bitl.posterior.collapse import SMALL_TOTAL, collapse, log_probability_below
 from bitl.posterior.smc import Particles, effective, log_mean, systematic
 from bitl.worlds.batches import batch_by_coverage
 from oracles import smc as oracle
@@ -55,6 +55,13 @@ def test_probability_below_at_the_ends():
     assert log_probability_below([0.5, 0.5], [1.0, 2.0], 1.0) == -np.inf
 
 
+def fast(alpha, V, c):
+    """What the sampler uses for alpha that are all the same."""
+    if alpha.sum() <= SMALL_TOTAL:
+        return kernel.log_below_even(alpha[0], V, c)
+    return kernel.log_below_coarse(alpha, V, c)
+
+
 def test_the_fast_approximation_is_close():
     """The final weights remove what is left."""
     rng = np.random.default_rng(9)
@@ -62,8 +69,7 @@ def test_the_fast_approximation_is_close():
         for _ in range(50):
             V = rng.uniform(60, 120, 25)
             alpha, c = np.full(25, delta), rng.uniform(V.min(), V.max())
-            fast = kernel.log_below_fast(alpha, True, 25 * delta, V, c)
-            assert abs(fast - log_probability_below(alpha, V, c)) < bound
+            assert abs(fast(alpha, V, c) - log_probability_below(alpha, V, c)) < bound
 
 
 @pytest.mark.parametrize("c", [0.15, 0.4, 0.8])
@@ -86,6 +92,27 @@ def test_rows_far_below_need_few_tries():
     assert row[0] <= 0.2
 
 
+@pytest.mark.parametrize(
+    "alpha",
+    [[0.001, 0.001, 0.001, 0.001], [0.04, 0.02, 0.06, 0.01], [3.02, 0.02, 0.05, 0.5], [1.001, 0.001, 0.08, 0.001]],
+)
+def test_sparse_rows_have_the_dirichlet_distribution(alpha):
+    """Means, squares, products and the share that is nearly one-hot, against independent gamma variates."""
+    rng, alpha = np.random.default_rng(4), np.array(alpha)
+    ours, theirs = np.empty((2, 40_000, 4))
+    for i in range(len(ours)):
+        kernel.sparse_row(alpha, rng, ours[i])
+        kernel.dirichlet_row(alpha, rng, theirs[i])
+    np.testing.assert_allclose(ours.sum(axis=1), 1.0, rtol=1e-12)
+
+    def columns(p):
+        return np.concatenate([p, p**2, p[:, :1] * p[:, 1:], p > 1e-9, p > 0.01, p > 0.9], axis=1)
+
+    a, b = columns(ours), columns(theirs)
+    error = np.sqrt((a.var(axis=0) + b.var(axis=0)) / len(a)) + 1e-9
+    assert np.abs((a.mean(axis=0) - b.mean(axis=0)) / error).max() < 4.5
+
+
 def gridworld_problem():
     world = bitl.worlds.gridworld()
     expert = bitl.ExpertActions.epsilon_optimal(world.T, world.task, 3.0)
@@ -104,9 +131,6 @@ def test_what_chains_carry_along_equals_what_is_computed_anew(beta):
     kernel.move_particles(problem, beta, 5, *particles, rng)
     out = np.empty(12)
     kernel.log_target(problem, beta, particles.log_below, particles.excess, out)
-
-    def fast(alpha, V, c):
-        return kernel.log_below_fast(alpha, True, alpha.sum(), V, c)
 
     for n in range(12):
         V, q = oracle.plan_rows(problem, particles.X[n])

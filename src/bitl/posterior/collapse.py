@@ -48,6 +48,8 @@ from ..constraints import TOLERANCE
 from ..expert import ExpertActions
 from ..task import Task
 
+SMALL_TOTAL = 0.3  # up to this sum of alpha the first-order formula is used inside the sampler
+
 
 class Problem(NamedTuple):
     """What the compiled sampler needs; rows and blocks are sorted by state."""
@@ -65,8 +67,7 @@ class Problem(NamedTuple):
     rival: BoolArray  #: ``[K]`` rows with data of rejected actions
     block_first: IntArray  #: ``[S + 1]`` blocks of state s
     block_alpha: FloatArray  #: ``[B, S]``
-    block_total: FloatArray  #: ``[B]``
-    block_even: BoolArray  #: ``[B]`` all alpha of the block are the same
+    block_delta: FloatArray  #: ``[B]`` the alpha of a block where all are the same and small, else 0
     block_reward: FloatArray  #: ``[B]``
     block_count: FloatArray  #: ``[B]`` rows in the block
 
@@ -95,6 +96,8 @@ def collapse(alpha: FloatArray, task: Task, expert: ExpertActions, epsilon: floa
     where = [(key[0], actions[0]) for key, actions in blocks.items()]
     block_s = np.array([s for s, _ in where], dtype=np.int64)
     block_a = np.array([a for _, a in where], dtype=np.int64)
+    block_alpha = np.ascontiguousarray(alpha[block_s, block_a])
+    even = np.ptp(block_alpha, axis=1) == 0
     value_range = float(np.ptp(R[allowed]) / (1 - task.discount)) or 1.0
     problem = Problem(
         gamma=max(task.discount, 1e-12),  # thresholds are divided by it
@@ -109,9 +112,8 @@ def collapse(alpha: FloatArray, task: Task, expert: ExpertActions, epsilon: floa
         R=np.ascontiguousarray(R[keep]),
         rival=np.ascontiguousarray(rival[keep]),
         block_first=_starts(np.bincount(block_s, minlength=S)),
-        block_alpha=np.ascontiguousarray(alpha[block_s, block_a]),
-        block_total=np.ascontiguousarray(alpha[block_s, block_a].sum(axis=1)),
-        block_even=np.ptp(alpha[block_s, block_a], axis=1) == 0,
+        block_alpha=block_alpha,
+        block_delta=np.where(even & (S * block_alpha[:, 0] <= SMALL_TOTAL), block_alpha[:, 0], 0.0),
         block_reward=np.ascontiguousarray(R[block_s, block_a]),
         block_count=np.array([len(actions) for actions in blocks.values()], dtype=np.float64),
     )
