@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--epsilons", type=float, nargs="+", default=[3.0, 0.3, 0.0])
     parser.add_argument("--coverages", type=float, nargs="+", default=[0.4, 0.7])
     parser.add_argument("--runs", type=int, default=4)
-    parser.add_argument("--particles", type=int, default=1500)
+    parser.add_argument("--particles", type=int, default=1000)
     parser.add_argument("--hmc", action="store_true")
     parser.add_argument("--hmc-draws", type=int, default=2000)
     args = parser.parse_args(list(arguments))

@@ -15,6 +15,7 @@ from ._kernels import bare, dirichlet_row, dot, inlined, jit, log_gamma
 PATIENCE = 60
 TINY = 0.1  # a smaller alpha of a row joins the lump that is broken like a stick
 SMALL_LUMP = 0.2  # a larger lump has too many pieces
+DETOURS = 2  # moves of several states at once in every sweep
 
 
 # --- P(p . V <= c) for p ~ Dir(alpha) ---------------------------------------------------------------------------------
@@ -227,7 +228,7 @@ def best_row(problem, s, q, margin, current):
     return best
 
 
-@jit
+@bare
 def plan_particle(problem, X, policy, G, V, q, M):
     """Policy iteration over the kept rows, from the policy given."""
     for _ in range(1000):
@@ -395,7 +396,7 @@ def perturb_row(alpha, row, number, rng, work, out):
 @bare
 def draw_number(total, rng):
     """How many pseudo-observations a move keeps: 0 (draw afresh), or a random multiple of the row's own."""
-    if rng.random() < (0.25 if total > 1.0 else 0.6):
+    if rng.random() < 0.25:
         return 0
     return int(np.ceil(max(total, 1.0) * 2.0 ** (7.0 * rng.random() - 1.0)))
 
@@ -507,6 +508,128 @@ def move_near(problem, k, V, tau, X, rng, work, labels):
 
 
 @bare
+def log_end_weight(V, end, margin):
+    """Log of the chance to pick state ``end``, given V: half of the time any state, otherwise one of the best."""
+    top = -np.inf
+    for j in range(V.shape[0]):
+        top = max(top, V[j])
+    best = 0.0
+    for j in range(V.shape[0]):
+        best += 1.0 if V[j] >= top - margin else 0.0
+    return np.log(0.5 / V.shape[0] + (0.5 / best if V[end] >= top - margin else 0.0))
+
+
+@bare
+def draw_end(V, margin, rng):
+    """Pick a state as ``log_end_weight`` says."""
+    if rng.random() < 0.5:
+        return int(rng.random() * V.shape[0])
+    top = -np.inf
+    for j in range(V.shape[0]):
+        top = max(top, V[j])
+    seen, end = 0.0, 0
+    for j in range(V.shape[0]):
+        if V[j] >= top - margin:
+            seen += 1.0
+            if rng.random() * seen < 1.0:
+                end = j
+    return end
+
+
+@bare
+def toggle_leak(alpha, total, end, floor, log_odds, row, rng):
+    """Open or close the way from a row to state ``end``, a way without data; returns the log of the prior ratio.
+
+    The share w of ``end`` is Beta(alpha, rest of the alpha), whatever the proportions of the others, which are left as
+    they are. An open way (w > floor) is closed and a closed one opened by drawing w afresh from its conditional prior.
+    """
+    others = 0.0
+    for j in range(row.shape[0]):
+        others += row[j] if j != end else 0.0
+    opened = row[end] > floor
+    rest = total - alpha[end]
+    while True:
+        if opened:
+            w = floor * np.exp(-rng.standard_exponential() / alpha[end])
+            keep = (1.0 - w) ** (rest - 1.0)
+        else:
+            w = floor ** rng.random()
+            keep = w ** alpha[end] * (1.0 - w) ** (rest - 1.0)
+        if rng.random() < keep:
+            break
+    scale = (1.0 - w) / others
+    for j in range(row.shape[0]):
+        row[j] *= scale
+    row[end] = w
+    return -log_odds if opened else log_odds
+
+
+@bare
+def swap_labels(problem, one, other, share, X, rng):
+    """Exchange two labels in all rows of each unvisited state with chance ``share``: no row becomes less likely."""
+    for s in range(problem.visited.shape[0]):
+        if not problem.visited[s] and rng.random() < share:
+            for k in range(problem.first[s], problem.first[s + 1]):
+                X[k, one], X[k, other] = X[k, other], X[k, one]
+
+
+@bare
+def move_detour(problem, V, X, rng):
+    """Propose that unvisited states reach a state by another way; returns (the state, log of the prior ratio).
+
+    What led to the state leads to another one instead, and the reverse. Half of the time that is a state with data, and
+    a way from there without data is opened or closed: the values of many states can then change together while
+    their order, on which the constraints depend, stays.
+    """
+    S = V.shape[0]
+    end = draw_end(V, problem.margin, rng)
+    if rng.random() < 0.5:
+        other = int(rng.random() * S)
+        swap_labels(problem, end, other, 1.0 if rng.random() < 0.5 else 0.5, X, rng)
+        return end, 0.0
+    at = int(rng.random() * problem.leaky.shape[0])
+    k, other = problem.leaky[at, 0], problem.leaky[at, 1]
+    share = rng.random()
+    if share > 1.0 / 3.0:
+        swap_labels(problem, end, other, 1.0 if share > 2.0 / 3.0 else 0.5, X, rng)
+    log_odds = problem.leak_log_odds[k, end]
+    if np.isnan(log_odds):
+        return end, 0.0
+    return end, toggle_leak(problem.alpha[k], problem.total[k], end, problem.leak_floor[k], log_odds, X[k], rng)
+
+
+@bare
+def try_detour(problem, heat, X, policy, G, V, q, log_below, excess, rng, new):
+    """Propose, then plan from scratch and accept or reject; tells whether accepted."""
+    G2, V2, q2, policy2, log_below2, excess2, _, X2, M = new
+    copy_rows(X, 0, X2, 0, X.shape[0])
+    end, ratio = move_detour(problem, V, X2, rng)
+    copy_row(policy, policy2)
+    plan_particle(problem, X2, policy2, G2, V2, q2, M)
+    bound = -rng.standard_exponential() - ratio
+    bound += log_end_weight(V, end, problem.margin) - log_end_weight(V2, end, problem.margin)
+    for s in range(V.shape[0]):
+        if problem.visited[s]:
+            bound += state_term(problem, heat, s, log_below, excess)
+    if not terms_reach(problem, heat, bound, V2, q2, log_below2, excess2):
+        return False
+    copy_rows(X2, 0, X, 0, X.shape[0])
+    copy_rows(G2, 0, G, 0, V.shape[0])
+    accept_terms(V, q, policy, log_below, excess, V2, q2, policy2, log_below2, excess2)
+    return True
+
+
+@inlined
+def accept_terms(V, q, policy, log_below, excess, V2, q2, policy2, log_below2, excess2):
+    """Take over what follows from the new rows."""
+    copy_row(V2, V)
+    copy_row(q2, q)
+    copy_row(policy2, policy)
+    copy_row(log_below2, log_below)
+    copy_row(excess2, excess)
+
+
+@bare
 def switch_row(problem, s, k, X, old, G, V, left):
     """State s now follows row k instead of ``old``: update G and V by the rank-1 formula; left is scratch space."""
     S = V.shape[0]
@@ -576,7 +699,7 @@ def try_state(problem, heat, s, saved, ratio, labels, tau, X, policy, G, V, q, l
     """
     first, last = problem.first[s], problem.first[s + 1]
     current = policy[s]
-    G2, V2, q2, policy2, log_below2, excess2, left = new
+    G2, V2, q2, policy2, log_below2, excess2, left, _, _ = new
     for k in range(first, last):
         q2[k] = problem.R[k] + problem.gamma * dot(X[k], V)
     best = best_row(problem, s, q2, 0.0, current)
@@ -608,11 +731,7 @@ def try_state(problem, heat, s, saved, ratio, labels, tau, X, policy, G, V, q, l
         switch_row(problem, s, best, X, saved[current - first], G, V, left)
     else:
         copy_rows(G2, 0, G, 0, V.shape[0])
-    copy_row(V2, V)
-    copy_row(q2, q)
-    copy_row(policy2, policy)
-    copy_row(log_below2, log_below)
-    copy_row(excess2, excess)
+    accept_terms(V, q, policy, log_below, excess, V2, q2, policy2, log_below2, excess2)
     return True
 
 
@@ -663,40 +782,54 @@ def terms_reach(problem, heat, bound, V, q, log_below, excess):
 
 @bare
 def sweep(problem, heat, X, policy, G, V, q, log_below, excess, rng, saved, work, labels, new, tally):
-    """Move every kept row of the visited states; in the others one at random, all, and one at random."""
+    """Move every kept row once, then the labels of every unvisited state, then several states at once."""
     none = labels[:0]
     for s in range(V.shape[0]):
         first, last = problem.first[s], problem.first[s + 1]
-        moves = last - first if problem.visited[s] else 3
-        for move in range(moves):
-            copy_rows(X, first, saved, 0, last - first)
+        rows = last - first
+        for move in range(rows if problem.visited[s] or V.shape[0] == 1 else rows + 2):
+            copy_rows(X, first, saved, 0, rows)
             ratio, led, tau = 0.0, none, 0.0
-            k = first + (move if problem.visited[s] else int(rng.random() * (last - first)))
-            if problem.visited[s] or move == 0 or V.shape[0] == 1:
+            if move < rows:
+                k = first + move
                 number = draw_number(problem.total[k], rng)
-                perturb_row(problem.alpha[k], saved[k - first], number, rng, work, X[k])
-            elif move == 1:
-                led = labels[: 2 * (last - first)]
+                perturb_row(problem.alpha[k], saved[move], number, rng, work, X[k])
+            elif move == rows:
+                led = labels[: 2 * rows]
                 ratio = move_level(problem, s, V, X, rng, work, led)
             else:
                 led = labels[:2]
+                k = first + int(rng.random() * rows)
                 tau = problem.scale * 10.0 ** (2.0 * rng.random() - 1.0)
                 ratio = move_near(problem, k, V, tau, X, rng, work, led)
             tally[0] += 1
             tally[1] += try_state(
                 problem, heat, s, saved, ratio, led, tau, X, policy, G, V, q, log_below, excess, rng, new
             )
+    for _ in range(DETOURS if problem.leaky.shape[0] > 0 else 0):
+        tally[0] += 1
+        tally[1] += try_detour(problem, heat, X, policy, G, V, q, log_below, excess, rng, new)
 
 
 @jit
 def scratch(problem):
-    """Room for proposals: (saved rows, pseudo-counts, labels, (G, V, q, policy, log_below, excess, vector))."""
+    """Room: (saved rows, pseudo-counts, labels, (G, V, q, policy, log_below, excess, a vector, X, a matrix))."""
     K, S = problem.alpha.shape
     most = 0
     for s in range(S):
         most = max(most, problem.first[s + 1] - problem.first[s])
     B = problem.block_reward.shape[0]
-    new = (np.empty((S, S)), np.empty(S), np.empty(K), np.empty(S, np.int64), np.zeros(B), np.zeros(S), np.empty(S))
+    new = (
+        np.empty((S, S)),
+        np.empty(S),
+        np.empty(K),
+        np.empty(S, np.int64),
+        np.zeros(B),
+        np.zeros(S),
+        np.empty(S),
+        np.empty((K, S)),
+        np.empty((S, S)),
+    )
     return np.empty((most, S)), np.empty(S), np.empty(2 * most, np.int64), new
 
 

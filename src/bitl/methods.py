@@ -51,7 +51,7 @@ class Problem:
     draws: int
     seed: Any
     delta: float = 0.001
-    particles: int = 1500  #: size of the populations of samplers that have them
+    particles: int = 1000  #: size of the populations of samplers that have them
     reward_prior: Any = None  #: what a method that does not know the reward starts from; the task's own if not given
 
 

@@ -10,7 +10,7 @@ from bitl.posterior.collapse import SMALL_TOTAL, collapse, log_probability_below
 from bitl.posterior.smc import Particles, effective, log_mean, systematic
 from bitl.worlds.batches import batch_by_coverage
 from oracles import smc as oracle
-from posterior.small_problems import PROBLEMS, exact_draws
+from posterior.small_problems import PROBLEMS, exact_draws, small
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_rows_far_below_need_few_tries():
 def test_sparse_rows_have_the_dirichlet_distribution(alpha):
     """Means, squares, products and the share that is nearly one-hot, against independent gamma variates."""
     rng, alpha = np.random.default_rng(4), np.array(alpha)
-    ours, theirs = np.empty((2, 40_000, 4))
+    ours, theirs = np.empty((2, 15_000, 4))
     for i in range(len(ours)):
         kernel.sparse_row(alpha, rng, ours[i])
         kernel.dirichlet_row(alpha, rng, theirs[i])
@@ -185,7 +185,7 @@ def test_broken_kernels_are_caught(name):
 def test_a_forgotten_way_back_is_caught(monkeypatch):
     """The proposals led by labels, run in plain Python with their correction removed."""
     problem = PROBLEMS[2]
-    exact = exact_draws(problem).T[:1500]
+    exact = exact_draws(problem).T[:2500]
     told, layout = collapse(problem.counts.N + problem.delta, problem.task, problem.expert, problem.epsilon)
 
     def drift(way_back):
@@ -195,6 +195,7 @@ def test_a_forgotten_way_back_is_caught(monkeypatch):
         before = particles.V.copy()
         monkeypatch.setattr(kernel, "try_state", kernel.try_state.py_func)
         monkeypatch.setattr(kernel, "way_back", way_back)
+        monkeypatch.setattr(kernel, "DETOURS", 0)
         rng = np.random.default_rng(2)
         saved, work, labels, new = kernel.scratch(told)
         G, M = np.empty((3, 3)), np.empty((3, 3))
@@ -217,3 +218,69 @@ def test_weights():
     assert log_mean(log_w) == pytest.approx(np.log(4 / 3))
     chosen = systematic(np.log([1e-300, 1.0, 3.0]), 400, np.random.default_rng(0))
     assert np.bincount(chosen, minlength=3)[1] in (99, 100, 101)
+
+
+def detoured(problem, change=lambda true: true, move=kernel.try_detour, number=6, draws=2500):
+    """z-scores of V and of rows after detours alone, from exact draws."""
+    exact = exact_draws(problem).T[:draws]
+    true, layout = collapse(problem.counts.N + problem.delta, problem.task, problem.expert, problem.epsilon)
+    told = change(true)
+    particles = Particles.room(true, len(exact))
+    particles.X[:] = exact[:, layout.kept >= 0]
+    kernel.complete_particles(true, False, *particles)
+    rows = particles.X.reshape(len(exact), -1)
+
+    def columns():
+        return np.concatenate([particles.V, particles.V**2, rows, rows > 0.003, rows > 0.5], axis=1).astype(float)
+
+    before = columns()
+    rng, new = np.random.default_rng(6), kernel.scratch(told)[-1]
+    G, M, heat = np.empty((3, 3)), np.empty((3, 3)), kernel.heat_at(told, np.inf)
+    accepted = 0
+    for X, policy, V, q, below, excess in zip(*particles, strict=True):
+        kernel.evaluate_policy(told, X, policy, G, V, q, M)
+        for _ in range(number):
+            accepted += move(told, heat, X, policy, G, V, q, below, excess, rng, new)
+    change = columns() - before
+    error = change.std(axis=0) / np.sqrt(len(change))
+    return change.mean(axis=0)[error > 1e-12] / error[error > 1e-12], accepted
+
+
+@pytest.mark.parametrize("problem", [PROBLEMS[2], PROBLEMS[3], PROBLEMS[4], PROBLEMS[6]], ids=lambda p: p.name)
+def test_detours_do_not_drift_from_exact_draws(problem):
+    z, accepted = detoured(problem)
+    assert accepted > 300
+    assert np.abs(z).max() < 4.5
+
+
+def test_detours_at_the_wrong_price_are_caught():
+    z, _ = detoured(PROBLEMS[4], lambda p: p._replace(leak_log_odds=p.leak_log_odds + 1.0))
+    assert np.abs(z).max() > 6
+
+
+def test_detours_with_there_and_back_exchanged_are_caught(monkeypatch):
+    """Run in plain Python, on a problem in which either of two states can be the best."""
+    problem = small("two good states", {(0, 0): (1, 3, 2)}, epsilon=0.02, delta=0.001, reward=(0.0, 0.9, 1.0))
+    right = kernel.log_end_weight
+    assert np.abs(detoured(problem)[0]).max() < 4.5
+    monkeypatch.setattr(kernel, "log_end_weight", lambda *given: -right(*given))
+    z, _ = detoured(problem, move=kernel.try_detour.py_func, number=3, draws=5000)
+    assert np.abs(z).max() > 6
+
+
+def test_an_opened_way_has_its_conditional_prior():
+    """Toggling a Beta(alpha, rest) share: open ways above the floor, closed ones below, the others in proportion."""
+    rng = np.random.default_rng(7)
+    alpha, floor = np.array([0.05, 3.05, 2.05]), 1e-3
+    draws = np.empty((4000, 3))
+    for row in draws:
+        row[:] = 0.0, 0.6, 0.4
+        assert kernel.toggle_leak(alpha, alpha.sum(), 0, floor, -2.5, row, rng) == -2.5
+    np.testing.assert_allclose(draws[:, 1] / draws[:, 2], 1.5)
+    np.testing.assert_allclose(draws.sum(axis=1), 1.0)
+    share = stats.beta(0.05, 5.1)
+    low = share.cdf(floor)
+    assert stats.kstest((share.cdf(draws[:, 0]) - low) / (1 - low), "uniform").pvalue > 1e-3
+    for row in draws:
+        assert kernel.toggle_leak(alpha, alpha.sum(), 0, floor, -2.5, row, rng) == 2.5
+    assert stats.kstest(share.cdf(draws[:, 0]) / low, "uniform").pvalue > 1e-3

@@ -33,7 +33,7 @@ from .smc import SmcRun, log_mean, run_smc
 
 SAMPLERS = ("smc", "reflective-hmc", "rejection")
 RUNS = 4
-PARTICLES = 1500
+PARTICLES = 1000
 MAX_BYTES = 16e9
 
 

@@ -42,6 +42,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import betainc, betaincc
 
 from .._types import BoolArray, FloatArray, IntArray
 from ..constraints import TOLERANCE
@@ -65,6 +66,9 @@ class Problem(NamedTuple):
     total: FloatArray  #: ``[K]`` sums of alpha
     R: FloatArray  #: ``[K]``
     rival: BoolArray  #: ``[K]`` rows with data of rejected actions
+    leaky: IntArray  #: ``[n, 2]`` rows of valid actions at visited states, and their states
+    leak_floor: FloatArray  #: ``[K]`` from this probability on a way without data is open
+    leak_log_odds: FloatArray  #: ``[K, S]`` prior log odds that a way is open; NaN for ways with data
     block_first: IntArray  #: ``[S + 1]`` blocks of state s
     block_alpha: FloatArray  #: ``[B, S]``
     block_delta: FloatArray  #: ``[B]`` the alpha of a block where all are the same and small, else 0
@@ -98,6 +102,8 @@ def collapse(alpha: FloatArray, task: Task, expert: ExpertActions, epsilon: floa
     block_a = np.array([a for _, a in where], dtype=np.int64)
     block_alpha = np.ascontiguousarray(alpha[block_s, block_a])
     even = np.ptp(block_alpha, axis=1) == 0
+    leaky = (visited[:, None] & ~rival)[keep]
+    floor = 0.01 / np.maximum(alpha[keep].sum(axis=1), 10.0)
     value_range = float(np.ptp(R[allowed]) / (1 - task.discount)) or 1.0
     problem = Problem(
         gamma=max(task.discount, 1e-12),  # thresholds are divided by it
@@ -111,6 +117,9 @@ def collapse(alpha: FloatArray, task: Task, expert: ExpertActions, epsilon: floa
         total=np.ascontiguousarray(alpha[keep].sum(axis=1)),
         R=np.ascontiguousarray(R[keep]),
         rival=np.ascontiguousarray(rival[keep]),
+        leaky=np.stack([np.flatnonzero(leaky), np.nonzero(keep)[0][leaky]], axis=1),
+        leak_floor=floor,
+        leak_log_odds=_leak_log_odds(alpha[keep], floor),
         block_first=_starts(np.bincount(block_s, minlength=S)),
         block_alpha=block_alpha,
         block_delta=np.where(even & (S * block_alpha[:, 0] <= SMALL_TOTAL), block_alpha[:, 0], 0.0),
@@ -136,3 +145,13 @@ def log_probability_below(alpha: Any, V: Any, threshold: float) -> float:
 
 def _starts(sizes: Any) -> IntArray:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def _leak_log_odds(alpha: FloatArray, floor: FloatArray) -> FloatArray:
+    """Log odds that an entry of Dir(alpha) exceeds its row's floor, where alpha is small beside the others."""
+    rest = alpha.sum(axis=1, keepdims=True) - alpha
+    out = np.full(alpha.shape, np.nan)
+    light = (alpha < 0.1) & (rest >= 1.0)
+    a, b, x = alpha[light], rest[light], np.broadcast_to(floor[:, None], alpha.shape)[light]
+    out[light] = np.log(betaincc(a, b, x)) - np.log(betainc(a, b, x))
+    return out

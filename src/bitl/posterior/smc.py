@@ -9,8 +9,7 @@ led to the constrained posterior through
 
 each :math:`\beta` chosen so that the weights :math:`f_{\beta'} / f_\beta` keep an effective half of the particles;
 the product of their means estimates the evidence, the probability under the Dirichlets that the experts are
-:math:`\epsilon`-optimal. After each step the particles are resampled and every one makes a few sweeps of moves. (Few
-sweeps of many particles: late on the modes are frozen, and what counts is how many lineages there are.)
+:math:`\epsilon`-optimal. After each step the particles are resampled and every one makes a few sweeps of moves.
 
 A move draws :math:`x \sim \mathrm{Multinomial}(n, p)` and :math:`p' \sim \mathrm{Dir}(\alpha + x)` for one row, which
 is reversible under :math:`\mathrm{Dir}(\alpha)` for any :math:`n`, so the acceptance ratio is :math:`f(p') / f(p)`.
@@ -19,6 +18,11 @@ with :math:`\ell \sim p` and :math:`p' \sim \mathrm{Dir}(\alpha + e_{\ell'})` an
 V)` is right after the correction :math:`\alpha_{\ell'} h(\ell \mid \ell'; V') / (\alpha_\ell h(\ell' \mid \ell; V))`.
 One moves all rows to labels at or below the value of a random state, the other one row to a label of similar value.
 No density of a row is ever evaluated.
+
+*Detours* change several states at once: what leads from unvisited states to a state is led to another one and the
+reverse (rows of unvisited states have exchangeable labels, so this is reversible), and half of the time a way without
+data from that other state to the first is opened or closed: its probability is Beta(:math:`\alpha`, rest), whatever
+the proportions of the rest, and is drawn from that on the other side of a floor, with the odds of the sides as ratio.
 
 Inside the sampler :math:`F` is approximated; the last weights are the ratio of the exact :math:`F` to the
 approximation.
@@ -37,7 +41,7 @@ from ..errors import SamplingError
 from .collapse import Layout, Problem
 
 SHARE = 0.5  # of the particles, that each step of the temperature keeps effective
-SWEEPS = 3
+SWEEPS = 6
 MAX_STAGES = 400
 MAX_BETA = 1e13
 
