@@ -42,7 +42,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import betainc, betaincc
 
 from .._types import BoolArray, FloatArray, IntArray
 from ..constraints import TOLERANCE
@@ -149,6 +148,8 @@ def _starts(sizes: Any) -> IntArray:
 
 def _leak_log_odds(alpha: FloatArray, floor: FloatArray) -> FloatArray:
     """Log odds that an entry of Dir(alpha) exceeds its row's floor, where alpha is small beside the others."""
+    from scipy.special import betainc, betaincc
+
     rest = alpha.sum(axis=1, keepdims=True) - alpha
     out = np.full(alpha.shape, np.nan)
     light = (alpha < 0.1) & (rest >= 1.0)
