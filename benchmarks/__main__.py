@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 
-SHORT = ("planning", "posterior", "itl", "joint")
-LONG = ("itl_certify", "mce", "bitl_mixing", "bitl_icu")  # minutes each
+SHORT = ("planning", "posterior", "itl", "joint", "readers")
+LONG = ("itl_certify", "mce", "bitl_mixing", "bitl_icu", "transfer_verdict")  # minutes each
 
 
 def main(names: list[str]) -> int:

@@ -19,6 +19,7 @@ LAYERS = [
     {"labels"},
     {"task"},
     {"transitions", "discretize"},
+    {"tables", "environments"},
     {"planning"},
     {"expert"},
     {"constraints"},
@@ -31,11 +32,24 @@ LAYERS = [
     {"methods", "icu"},
     {"warmup"},
     {"report"},
-    {"experiments"},
+    {"experiments", "analysis"},
     {"cli", "__main__"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-HEAVY = ("numba", "scipy", "matplotlib", "arviz", "pandas", "gymnasium", "jinja2", "typer", "rich")
+HEAVY = (
+    "pyarrow",
+    "minari",
+    "polars",
+    "numba",
+    "scipy",
+    "matplotlib",
+    "arviz",
+    "pandas",
+    "gymnasium",
+    "jinja2",
+    "typer",
+    "rich",
+)
 
 
 def modules():

@@ -21,6 +21,7 @@ from .posterior.dirichlet import sample_dirichlet
 from .posterior.posterior import Posterior
 from .posterior.regret import Regret
 from .posterior.rejection import sample_rejection
+from .tables import Table, read_minari, read_reward, read_rollouts, read_table
 from .task import Task
 from .transitions import Counts, Transitions
 from .tuning import EpsilonTuning, tune_epsilon
@@ -42,6 +43,7 @@ __all__ = [
     "Regret",
     "SamplingError",
     "SoftPlan",
+    "Table",
     "Task",
     "Transitions",
     "UndecidedError",
@@ -57,6 +59,10 @@ __all__ = [
     "metrics",
     "plan",
     "plan_soft",
+    "read_minari",
+    "read_reward",
+    "read_rollouts",
+    "read_table",
     "sample_bitl",
     "sample_dirichlet",
     "sample_rejection",
