@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 from .. import _validate
 from .._types import FloatArray, IntArray
 from ..constraints import count_violations
+from ..environments import make_environment
 from ..errors import DataError
 from ..expert import ExpertActions
 from ..labels import Labels
@@ -137,6 +138,12 @@ class Posterior:
         names = [self.labels.state(s) for s in range(S)]
         coords = {"state": names, "next_state": names, "action": [self.labels.action(a) for a in range(A)]}
         return arviz.from_dict(posterior=variables, dims=dims, coords=coords)
+
+    def to_gymnasium(
+        self, task: Task | None = None, *, terminal: Iterable[int | str] = (), max_steps: int | None = None
+    ) -> Any:
+        """Return a Gymnasium environment that plays every episode in a draw of its own."""
+        return make_environment(self.T, self._task(task), terminal=terminal, max_steps=max_steps, labels=self.labels)
 
     def _remedy(self) -> str:
         particles = self.info.get("particles")
