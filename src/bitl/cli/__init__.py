@@ -9,9 +9,14 @@ import typer
 
 from .._version import __version__
 from ..errors import BitlError
+from .ask import report, transfer, whatif
 from .demo import demo
+from .inspect_table import inspect
+from .learn import fit, sample, tune
 from .reproduce import reproduce
 from .terminal import console, errors
+
+INTERRUPTED = 130  # what shells expect after Ctrl-C
 
 app = typer.Typer(
     name="bitl",
@@ -37,7 +42,7 @@ def options(
     """Learn how the world responds from the logged decisions of near-optimal experts."""
 
 
-for command in (demo, reproduce):
+for command in (inspect, fit, sample, tune, transfer, whatif, report, demo, reproduce):
     app.command()(command)
 
 
@@ -48,6 +53,8 @@ def main() -> None:
     except BitlError as error:
         errors.print(f"bitl: {error}", style="red", highlight=False, soft_wrap=True)
         sys.exit(2)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as end:
+        if isinstance(end, SystemExit) and end.code != INTERRUPTED:  # typer turns Ctrl-C into this code
+            raise
         errors.print("bitl: interrupted; nothing was left half-written.", highlight=False)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)

@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 console = Console()
 errors = Console(stderr=True)
@@ -19,3 +27,22 @@ def progress(words: str, total: int) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=console) as bar:
         task = bar.add_task(words, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+@contextmanager
+def share_progress(words: str) -> Iterator[Callable[[float], None]]:
+    """Show the share of a long piece of work that is done, beside the answer, not in it."""
+    columns = (TextColumn(words), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
+        task = bar.add_task(words, total=1.0)
+        yield lambda share: bar.update(task, completed=share)
+
+
+@contextmanager
+def waiting(words: str) -> Iterator[None]:
+    """Say what is going on, where someone looks."""
+    if not errors.is_terminal:
+        yield
+        return
+    with errors.status(words):
+        yield

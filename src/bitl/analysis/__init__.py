@@ -1,0 +1,1 @@
+"""Your own table: from a file to estimates, posteriors, answers and a report, kept in one folder."""
