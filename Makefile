@@ -5,13 +5,16 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 INPUTS := pyproject.toml constraints.txt
 
-.PHONY: help demo reproduce reproduce-quick test lint format bench bench-long clean
+.PHONY: help demo app reproduce reproduce-quick test lint format docs bench bench-long clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
 demo: $(VENV)/.report  ## draw a batch, fit every method, show and write the results to out/
 	$(BIN)/bitl demo
+
+app: $(VENV)/.app  ## set up .venv/bin/bitl for your own data
+	@echo 'Ready: .venv/bin/bitl --help'
 
 reproduce: $(VENV)/.study  ## every table and figure of the paper, at its sizes; hours, may be stopped and goes on
 	$(BIN)/bitl reproduce all
@@ -30,6 +33,10 @@ lint: $(VENV)/.lint  ## check style and types
 format: $(VENV)/.lint  ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/.docs  ## build the documentation in build/docs; warnings are errors
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+	@echo 'Open build/docs/index.html'
 
 bench: $(VENV)/.bench  ## measure speed against peers, side by side
 	$(BIN)/python -m benchmarks

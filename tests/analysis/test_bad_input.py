@@ -165,6 +165,11 @@ def test_nothing_is_unpickled(run, copy):  # noqa: F811
     refused(run("report", "case"), "case/estimate.npz cannot be read (Object arrays cannot be loaded when allow_pickle")
 
 
+def test_folders_of_another_version(run, copy):  # noqa: F811
+    edit(copy / "case" / "summary.json", '"format": 1', '"format": 0')
+    refused(run("report", "case"), "case/summary.json was written by another version of bitl; run bitl fit or")
+
+
 def test_folders_that_are_no_cases(run, here):  # noqa: F811
     refused(run("report", "nowhere"), "There is no folder nowhere; make one with bitl fit or bitl sample")
     (here / "empty").mkdir()

@@ -156,6 +156,8 @@ def draw_tuning(tuning: Tuning) -> Any:
         axes[-1, 0].set_xlabel("epsilon (units of value; dotted: recommended)")
         if x.min() > 0 and x.max() > 10 * x.min():
             axes[-1, 0].set_xscale("log")
+            axes[-1, 0].set_xticks(x, [f"{e:g}" for e in x], minor=False)
+            axes[-1, 0].set_xticks([], minor=True)
         figure.tight_layout()
     return figure
 

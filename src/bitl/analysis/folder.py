@@ -37,6 +37,7 @@ from ..transitions import Counts
 from .case import COLUMN, MINARI, Case, Settings
 
 SUMMARY, PROBLEM, ESTIMATE, POSTERIOR = "summary.json", "problem.npz", "estimate.npz", "posterior.nc"
+FORMAT = 1  # of the summary; folders of another format are not guessed at
 PACKAGES = ("numpy", "scipy", "numba", "pyarrow", "arviz", "xarray")
 
 
@@ -67,6 +68,7 @@ class Folder:
             folder.check_same(case)
             return folder
         summary: dict[str, Any] = {
+            "format": FORMAT,
             "versions": versions(),
             "data": dict(case.about),
             "settings": case.settings.as_dict(),
@@ -98,6 +100,8 @@ class Folder:
             summary["settings"], summary["data"], summary["versions"], summary["commands"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{file} cannot be read ({error}); run bitl fit or bitl sample again.") from error
+        if summary.get("format") != FORMAT:
+            raise DataError(f"{file} was written by another version of bitl; run bitl fit or bitl sample again.")
         return cls(path, summary)
 
     def check_same(self, case: Case) -> None:

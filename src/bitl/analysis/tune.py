@@ -46,6 +46,18 @@ class Tuning:
         known = [row for row in self.evidence if row["log_evidence"] is not None]
         return max(known, key=lambda row: row["log_evidence"])["epsilon"] if known else None
 
+    def as_good(self) -> list[float]:
+        """Return the other epsilons whose score is within one standard error (over folds) of the best."""
+        scores = [*self.matching.best_matching.values(), *self.matching.epsilon_matching.values()]
+        by_fold = np.mean(scores, axis=0)  # [epsilon, fold]
+        mean = by_fold.mean(axis=1)
+        top = int(np.flatnonzero(self.epsilons == self.by_matching)[0])
+        with np.errstate(invalid="ignore"):
+            gap = by_fold[top] - by_fold  # paired: the same folds are held out for every epsilon
+            error = gap.std(axis=1, ddof=1) / np.sqrt(self.folds)
+            alike = mean >= mean[top] - error - 1e-12
+        return [float(e) for e in self.epsilons[alike] if e != self.by_matching]
+
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per epsilon for a table."""
         rows = self.matching.table()
@@ -65,7 +77,11 @@ class Tuning:
             text = "No epsilon has a model in every fold, so held-out matching recommends none"
             text += f" ({next(iter(self.matching.refusals.values()), '')})."
         else:
-            text = f"Held-out matching ({self.folds} folds by {self.by}) is best at epsilon {self.by_matching:g}."
+            text = f"Held-out matching ({self.folds} folds by {self.by}) is best at epsilon {self.by_matching:g}"
+            alike = self.as_good()
+            text += (
+                f", but {', '.join(f'{e:g}' for e in alike)} do as well within one standard error." if alike else "."
+            )
         if self.by_evidence is not None:
             row = next(row for row in self.evidence if row["epsilon"] == self.by_evidence)
             text += f" The evidence is largest at epsilon {self.by_evidence:g} (log evidence {row['log_evidence']:.1f}"
