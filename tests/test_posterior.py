@@ -142,6 +142,22 @@ def test_to_arviz():
     np.testing.assert_array_equal(picked, draws.T[:, 1, 1, 2])
 
 
+@pytest.mark.filterwarnings("ignore")  # ArviZ's and matplotlib's own
+def test_arviz_summarises_and_draws_them():
+    import arviz
+    import matplotlib
+
+    matplotlib.use("Agg")
+    draws, task = posterior(40, run=np.repeat(np.arange(4), 10))
+    data = Posterior(draws.T, "test", draws.run, task).to_arviz()
+    table = arviz.summary(data, var_names=["V"])
+    np.testing.assert_allclose(table["mean"], draws.values(task).mean(axis=0), atol=0.001)
+    assert (table["r_hat"] < 1.5).all()
+    for draw in (arviz.plot_trace, arviz.plot_forest, arviz.plot_posterior, arviz.plot_rank):
+        assert draw(data, var_names=["V"]) is not None
+    matplotlib.pyplot.close("all")
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning:arviz")  # its daily notice, on import
 def test_to_arviz_without_a_task():
     draws, _ = posterior(6, run=np.repeat([0, 1], 3))

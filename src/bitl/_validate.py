@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
 from collections.abc import Sequence
 from numbers import Integral, Real
 from types import ModuleType
@@ -184,6 +185,13 @@ def optional_import(module: str, name: str, purpose: str) -> ModuleType:
         raise MissingExtraError(
             f"{purpose} needs the package '{module.split('.')[0]}'; install it with: pip install 'bitl[{name}]'."
         ) from error
+
+
+def arviz(purpose: str) -> ModuleType:
+    """Import ArviZ without the notice about itself that it gives once a day."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return optional_import("arviz", "arviz", purpose)
 
 
 def _frozen(array: np.ndarray[Any, Any]) -> Any:

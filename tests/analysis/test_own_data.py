@@ -6,13 +6,13 @@ import shutil
 import sys
 from pathlib import Path
 
-import arviz
 import numpy as np
 import pytest
 
 import bitl
-from bitl import cli
+from bitl import _validate, cli
 
+arviz = _validate.arviz("This test")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COLUMNS = ["--episode-column", "stay", "--step-column", "hour"]
 PROBLEM = ["--reward", "ward_reward.csv", "--discount", "0.9"]

@@ -268,7 +268,7 @@ def save_posterior(path: Path, posterior: Posterior) -> None:
 
 def load_posterior(path: Path, task: Task, labels: Labels, info: Mapping[str, Any]) -> Posterior:
     """Read the draws back."""
-    arviz = _validate.optional_import("arviz", "arviz", "Reading a posterior")
+    arviz = _validate.arviz("Reading a posterior")
     try:
         data = arviz.from_netcdf(str(path))
         if "posterior" not in data.groups():

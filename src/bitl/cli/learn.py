@@ -97,7 +97,7 @@ def sample(
 
     method_name(method)
     if output.out is not None:
-        _validate.optional_import("arviz", "arviz", "Writing a posterior")
+        _validate.arviz("Writing a posterior")
     case, folder = _open(problem.settings(data, epsilon), output)
     _keep(folder, "sample", method_name(method), output.replace)
     with share_progress(f"drawing {draws} models") as progress:

@@ -129,7 +129,7 @@ class Posterior:
 
     def to_arviz(self) -> Any:
         """Return an ``arviz.InferenceData`` with ``T`` and, if there is a task, ``V``; runs are its chains."""
-        arviz = _validate.optional_import("arviz", "arviz", "Posterior.to_arviz()")
+        arviz = _validate.arviz("Posterior.to_arviz()")
         variables = {"T": by_run(self.T, self.run)}
         dims = {"T": ["state", "action", "next_state"], "V": ["state"]}
         if self.task is not None:

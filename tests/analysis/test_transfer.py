@@ -1,0 +1,87 @@
+"""The transfer verdict: its rule, and that it goes with the truth where the truth is known."""
+
+import numpy as np
+import pytest
+
+import bitl
+from bitl.analysis.case import Case, Settings
+from bitl.analysis.transfer import CARE, RHAT, YES, Prediction, judge, transfer
+
+TRAIN = Prediction(1.0, 0.1, 20.0, 0.05, 0.02)
+
+
+@pytest.mark.parametrize(
+    ("share", "rhat", "verdict"),
+    [
+        (YES, 1.0, "yes"),
+        (YES + 0.01, 1.0, "with care"),
+        (CARE, None, "with care"),
+        (CARE + 0.01, 1.0, "no"),
+        (0.0, RHAT + 0.01, "cannot tell"),
+    ],
+)
+def test_the_rule(share, rhat, verdict):
+    got, basis = judge(TRAIN, Prediction(20 * share, 0.1, 20.0, share, share), rhat)
+    assert got == verdict
+    assert f"predicted to lose {100 * share:.3g} % of what separates the best policy from a random one" in basis
+    assert "for the experts' own goal it is 5 %" in basis
+    assert ("R-hat is" in basis) == (verdict == "cannot tell")
+
+
+def case_of(world, batch, epsilon):
+    settings = Settings("data", "reward", world.task.discount, epsilon)
+    return Case(settings, batch.counts, world.task, bitl.ExpertActions.observed(batch), {})
+
+
+@pytest.fixture(scope="module")
+def two_batches():
+    """The gridworld's experts, seen in few states, and everything tried often."""
+    world = bitl.worlds.gridworld()
+    rng = np.random.default_rng(0)
+    expert = bitl.ExpertActions.epsilon_optimal(world.T, world.task, 3.0)
+    everything = bitl.ExpertActions(np.ones_like(expert.valid))
+    little = bitl.worlds.batch_by_coverage(world, expert, rng, coverage=0.2, per_action=10)
+    much = bitl.worlds.batch_by_coverage(world, everything, rng, coverage=1.0, per_action=40)
+    return world, little, much
+
+
+def test_verdicts_go_with_the_truth(two_batches):
+    world, little, much = two_batches
+    for batch, verdict in ((little, "no"), (much, "yes")):
+        post = bitl.sample_dirichlet(batch, draws=100, seed=0, task=world.task)
+        answer = transfer(case_of(world, batch, 3.0), post, world.transfer, name="new")
+        assert answer.verdict == verdict
+        reached = bitl.metrics.normalised_value(
+            bitl.metrics.learned_policy(post, world.transfer), world.T, world.transfer
+        )
+        assert (reached > 0.9) == (verdict == "yes")
+        assert answer.new.policy_share <= answer.new.share + 0.05
+        assert answer.new.share == pytest.approx(post.regret(world.transfer).value / answer.new.stake)
+
+
+def test_where_the_policy_differs(two_batches):
+    world, _, much = two_batches
+    post = bitl.sample_dirichlet(much, draws=50, seed=0, task=world.task)
+    answer = transfer(case_of(world, much, 3.0), post, world.transfer, name="new")
+    before, after = (post.policy(task).argmax(axis=1) for task in (world.task, world.transfer))
+    assert len(answer.differs) == int((before != after).sum()) > 0
+    assert all(row["seen"] == 40 and 0 < row["probability_best"] <= 1 for row in answer.rows)
+    same = transfer(case_of(world, much, 3.0), post, world.task, name="same")
+    assert same.differs == []
+    assert same.new == same.train
+
+
+def test_an_estimate_cannot_tell(two_batches):
+    world, little, _ = two_batches
+    model = bitl.fit_mle(little)
+    answer = transfer(case_of(world, little, 3.0), model, world.transfer, name="new")
+    assert answer.verdict == "cannot tell"
+    assert answer.as_dict()["regret"] is None
+    with pytest.raises(bitl.DataError, match=r"The new goal must have 25 states. Got 2 instead"):
+        transfer(case_of(world, little, 3.0), model, bitl.Task(reward=[0.0, 1.0], discount=0.9), name="new")
+
+
+def test_nothing_at_stake_is_nothing_lost():
+    T = np.full((30, 2, 1, 2), 0.5)
+    post = bitl.Posterior(np.repeat(T, 2, axis=1).reshape(30, 2, 2, 2), "PS", np.arange(30) % 2)
+    assert Prediction.of(post, bitl.Task(reward=[1.0, 1.0], discount=0.9)).share == 0.0
