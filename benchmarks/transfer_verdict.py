@@ -25,6 +25,7 @@ class Answer:
     verdict: str
     share: float  #: predicted loss, by Bayesian regret
     policy_share: float  #: predicted loss of the recommended policy
+    thin: float  #: share of the plan that rests on few observations
     reached: float  #: normalised value truly reached
 
 
@@ -47,10 +48,11 @@ def answers(batches: int) -> list[Answer]:
                 post = sample_bitl(
                     Counts(N), task=world.task, epsilon=epsilon, expert=seen, draws=200, seed=i, particles=200
                 )
-                train, new = Prediction.of(post, world.task), Prediction.of(post, world.transfer)
+                train, new = (Prediction.of(post, task, N.sum(axis=2)) for task in (world.task, world.transfer))
                 policy = metrics.learned_policy(post, world.transfer)
                 reached = metrics.normalised_value(policy, world.T, world.transfer)
-                found.append(Answer(name, judge(train, new, None)[0], new.share, new.policy_share, reached))
+                verdict = judge(train, new, None)[0]
+                found.append(Answer(name, verdict, new.share, new.policy_share, new.thin, reached))
                 print(coverage, tried, found[-1], flush=True)
     return found
 

@@ -5,23 +5,25 @@ import pytest
 
 import bitl
 from bitl.analysis.case import Case, Settings
-from bitl.analysis.transfer import CARE, RHAT, YES, Prediction, judge, transfer
+from bitl.analysis.transfer import CARE, RHAT, THIN, YES, Prediction, judge, transfer
 
-TRAIN = Prediction(1.0, 0.1, 20.0, 0.05, 0.02)
+TRAIN = Prediction(1.0, 0.1, 20.0, 0.05, 0.02, 0.0)
 
 
 @pytest.mark.parametrize(
-    ("share", "rhat", "verdict"),
+    ("share", "rhat", "thin", "verdict"),
     [
-        (YES, 1.0, "yes"),
-        (YES + 0.01, 1.0, "with care"),
-        (CARE, None, "with care"),
-        (CARE + 0.01, 1.0, "no"),
-        (0.0, RHAT + 0.01, "cannot tell"),
+        (YES, 1.0, THIN, "yes"),
+        (YES, 1.0, THIN + 0.01, "with care"),
+        (YES + 0.01, 1.0, 0.0, "with care"),
+        (CARE, None, 0.0, "with care"),
+        (CARE, None, 0.9, "no"),
+        (CARE + 0.01, 1.0, 0.9, "no"),
+        (0.0, RHAT + 0.01, 0.9, "cannot tell"),
     ],
 )
-def test_the_rule(share, rhat, verdict):
-    got, basis = judge(TRAIN, Prediction(20 * share, 0.1, 20.0, share, share), rhat)
+def test_the_rule(share, rhat, thin, verdict):
+    got, basis = judge(TRAIN, Prediction(20 * share, 0.1, 20.0, share, share, thin), rhat)
     assert got == verdict
     assert f"predicted to lose {100 * share:.3g} % of what separates the best policy from a random one" in basis
     assert "for the experts' own goal it is 5 %" in basis
@@ -56,6 +58,7 @@ def test_verdicts_go_with_the_truth(two_batches):
         )
         assert (reached > 0.9) == (verdict == "yes")
         assert answer.new.policy_share <= answer.new.share + 0.05
+        assert answer.new.thin == pytest.approx(0.0), "everything was seen ten times or never"
         assert answer.new.share == pytest.approx(post.regret(world.transfer).value / answer.new.stake)
 
 
@@ -71,6 +74,15 @@ def test_where_the_policy_differs(two_batches):
     assert same.new == same.train
 
 
+def test_few_observations_count_by_how_often_the_plan_uses_them():
+    """From state 0 the plan goes to state 1 for good: (1 - gamma) of its decisions are in 0."""
+    T = np.broadcast_to(np.array([[0.0, 1.0], [0.0, 1.0]])[:, None], (4, 2, 1, 2))
+    post = bitl.Posterior(T, "PS", np.zeros(4, dtype=int))
+    task = bitl.Task(reward=[0.0, 1.0], discount=0.75, start=[1.0, 0.0])
+    for visits, thin in (([3, 0], 0.25), ([0, 9], 0.75), ([10, 10], 0.0), ([1, 9], 1.0)):
+        assert Prediction.of(post, task, np.array(visits)[:, None]).thin == pytest.approx(thin)
+
+
 def test_an_estimate_cannot_tell(two_batches):
     world, little, _ = two_batches
     model = bitl.fit_mle(little)
@@ -84,4 +96,4 @@ def test_an_estimate_cannot_tell(two_batches):
 def test_nothing_at_stake_is_nothing_lost():
     T = np.full((30, 2, 1, 2), 0.5)
     post = bitl.Posterior(np.repeat(T, 2, axis=1).reshape(30, 2, 2, 2), "PS", np.arange(30) % 2)
-    assert Prediction.of(post, bitl.Task(reward=[1.0, 1.0], discount=0.9)).share == 0.0
+    assert Prediction.of(post, bitl.Task(reward=[1.0, 1.0], discount=0.9), np.ones((2, 2))).share == 0.0

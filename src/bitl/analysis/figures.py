@@ -31,6 +31,7 @@ def draw_policy(case: Case, learned: Any) -> Any:
     total = visits.sum(axis=1, keepdims=True)
     share = np.divide(visits, total, out=np.full(visits.shape, np.nan), where=total > 0)
     policy = learned_policy(learned, case.task)
+    outside = (policy > 0) & ~case.expert.valid & case.expert.visited[:, None]
     A = visits.shape[1]
     names = [case.labels.action(a) for a in range(A)]
     with plt.rc_context(style.RC):
@@ -44,7 +45,7 @@ def draw_policy(case: Case, learned: Any) -> Any:
                     axis.text(a, y, f"{100 * share[s, a]:.0f} %", ha="center", va="center", fontsize=7.5,
                               color="white" if dark else "black")  # fmt: skip
                 if policy[s, a] > 0:
-                    good = case.expert.valid[s, a] or not case.expert.visited[s]
+                    good = not outside[s, a]
                     axis.plot(a, y, marker="s", markersize=19, markerfacecolor="none", markeredgewidth=2.2,
                               markeredgecolor=style.ORANGE if good else style.VERMILLION,
                               linestyle="")  # fmt: skip
@@ -59,8 +60,10 @@ def draw_policy(case: Case, learned: Any) -> Any:
             plt.Rectangle((0, 0), 1, 1, facecolor="#6baed6", label="share of the experts' decisions"),
             plt.Line2D([], [], marker="s", markersize=10, markerfacecolor="none", markeredgewidth=2, linestyle="",
                        markeredgecolor=style.ORANGE, label="the model's choice (several: a tie)"),
-            plt.Line2D([], [], marker="$✗$", linestyle="", color=style.VERMILLION, label="... outside the experts'"),
         ]  # fmt: skip
+        if outside[states].any():
+            marker = {"marker": "$✗$", "linestyle": "", "color": style.VERMILLION}
+            handles.append(plt.Line2D([], [], label="... which the experts do not take", **marker))
         if len(states) and not case.expert.visited[states].all():
             handles.append(
                 plt.Rectangle((0, 0), 1, 1, facecolor="#e6e6e6", edgecolor="#999999", label="no decision seen")
@@ -144,7 +147,7 @@ def draw_tuning(tuning: Tuning) -> Any:
         _mark(axis, tuning.by_matching)
         axis.set_ylabel("share of held-out states")
         axis.set_title(f"Held-out matching, {tuning.folds} folds by {tuning.by} (bars: standard error)", loc="left")
-        axis.legend(fontsize=7.5)
+        axis.legend(fontsize=7.5, loc="upper left", bbox_to_anchor=(1.01, 1.0))
         if panels == 2:
             axis = axes[1, 0]
             known = [row for row in tuning.evidence if row["log_evidence"] is not None]

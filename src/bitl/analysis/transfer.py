@@ -8,9 +8,11 @@ goes with a high value of the learned policy. To compare two tasks it is divided
 
 so that :math:`1 - r` is the predicted normalised value: 1 for the best policy, 0 for choosing at random.
 
-The verdict: *yes* where :math:`r \le` ``YES``, *with care* where :math:`r \le` ``CARE``, else *no*. Where the draws do
-not represent the posterior (R-hat above ``RHAT``), or there are none, it *cannot be told*. The limits were chosen on
-worlds whose truth is known (``python -m benchmarks transfer_verdict``).
+The verdict: *yes* where :math:`r \le` ``YES``, *with care* where :math:`r \le` ``CARE``, else *no*. It is one step more
+careful where more than ``THIN`` of the new plan's decisions (by discounted occupancy in the mean model) rest on
+actions seen at least once but fewer than ``FEW`` times: with a small delta a few outcomes pass for all there are.
+Where the draws do not represent the posterior (R-hat above ``RHAT``), or there are none, it *cannot be told*. The limits
+were chosen on worlds whose truth is known (``python -m benchmarks transfer_verdict``).
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from ..task import Task
 from .case import Case
 
 YES, CARE, RHAT = 0.1, 0.25, 1.1
+FEW, THIN = 10, 0.5
 VERDICTS = ("yes", "with care", "no", "cannot tell")
 
 
@@ -42,19 +45,22 @@ class Prediction:
     stake: float  #: how much better the best policy is than a random one, averaged over draws
     share: float  #: regret / stake
     policy_share: float  #: what the recommended policy is expected to lose / stake; at most about as much
+    thin: float  #: share of the recommended policy's decisions that rest on 1 to ``FEW`` - 1 observations
 
     @classmethod
-    def of(cls, posterior: Posterior, task: Task) -> Prediction:
-        """Return the prediction of a posterior for a task."""
+    def of(cls, posterior: Posterior, task: Task, visits: FloatArray) -> Prediction:
+        """Return the prediction of a posterior for a task; ``visits [S, A]`` says how often each action was seen."""
         regret = posterior.regret(task)
         allowed = task.allowed(posterior.T.shape[2])
         random = evaluate(posterior.T, task, allowed / allowed.sum(axis=1, keepdims=True))
         best = posterior.values(task)
         stake = float(((best - random) @ task.start).mean())
-        loss = float(((best - evaluate(posterior.T, task, learned_policy(posterior, task))) @ task.start).mean())
+        policy = learned_policy(posterior, task)
+        loss = float(((best - evaluate(posterior.T, task, policy)) @ task.start).mean())
         tiny = 1e-9 * max(float(np.abs(best).max()), 1e-300)
         share, policy_share = (regret.value / stake, loss / stake) if stake > tiny else (0.0, 0.0)
-        return cls(regret.value, regret.standard_error, stake, share, policy_share)
+        thin = float((_occupancy(posterior.T.mean(axis=0), task, policy) * ((visits > 0) & (visits < FEW))).sum())
+        return cls(regret.value, regret.standard_error, stake, share, policy_share, thin)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +118,7 @@ def transfer(
     if not isinstance(learned, Posterior):
         basis = "There is no posterior: how sure the model is cannot be told from one estimate; run bitl sample first."
         return Transfer(name, "cannot tell", basis, None, None, rows, _words("cannot tell", basis, rows))
-    train, new = Prediction.of(learned, case.task), Prediction.of(learned, goal)
+    train, new = (Prediction.of(learned, task, case.counts.visits) for task in (case.task, goal))
     verdict, basis = judge(train, new, (sample or {}).get("rhat"))
     return Transfer(name, verdict, basis, train, new, rows, _words(verdict, basis, rows))
 
@@ -129,9 +135,15 @@ def judge(train: Prediction, new: Prediction, rhat: float | None) -> tuple[str, 
             "cannot tell",
             basis + f" But R-hat is {rhat:.2f}, above {RHAT:g}: the draws do not agree on the posterior.",
         )
-    verdict = "yes" if new.share <= YES else "with care" if new.share <= CARE else "no"
-    limits = f"The limits are {_percent(YES)} for yes and {_percent(CARE)} for with care."
-    return verdict, f"{basis} {limits}"
+    level = 0 if new.share <= YES else 1 if new.share <= CARE else 2
+    basis += f" The limits are {_percent(YES)} for yes and {_percent(CARE)} for with care."
+    if new.thin > THIN and level < 2:
+        level += 1
+        basis += (
+            f" But {_percent(new.thin)} of the new plan's decisions rest on actions seen fewer than {FEW} times, from "
+            "which the model concludes too boldly; so the verdict is one step more careful."
+        )
+    return VERDICTS[level], basis
 
 
 def _rows(case: Case, learned: Estimate | Posterior, goal: Task) -> list[dict[str, Any]]:
@@ -153,6 +165,13 @@ def _rows(case: Case, learned: Estimate | Posterior, goal: Task) -> list[dict[st
         }
         for s in range(len(old))
     ]
+
+
+def _occupancy(T: FloatArray, task: Task, policy: FloatArray) -> FloatArray:
+    """Return how often each action is taken ``[S, A]``, discounted, summing to 1."""
+    moves = np.einsum("sa,sax->sx", policy, T)
+    times = np.linalg.solve(np.eye(len(T)) - task.discount * moves.T, (1 - task.discount) * task.start)
+    return np.asarray(times[:, None] * policy)
 
 
 def _choice(policy: FloatArray) -> Any:

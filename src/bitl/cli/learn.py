@@ -71,7 +71,9 @@ def fit(
         say(f"{step.summary['method']}: {certificate['words']}")
         if certificate["leaves_support"]:
             names = ", ".join(certificate["leaves_support"][:5])
-            say(f"Its best action is not one of the experts' in {len(certificate['leaves_support'])} states: {names}.")
+            number = len(certificate["leaves_support"])
+            where = "1 state" if number == 1 else f"{number} states"
+            say(f"Its best action is not one of the experts' in {where}: {names}{', ...' if number > 5 else ''}.")
         loss = step.summary["loss"]
         say((f"Loss {loss:.4g}. " if loss is not None else "") + f"{step.summary['seconds']:.2f} s.")
         _written(output.out, ["estimate.npz", "problem.npz", "summary.json"])
