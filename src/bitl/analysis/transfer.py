@@ -11,8 +11,8 @@ so that :math:`1 - r` is the predicted normalised value: 1 for the best policy, 
 The verdict: *yes* where :math:`r \le` ``YES``, *with care* where :math:`r \le` ``CARE``, else *no*. It is one step more
 careful where more than ``THIN`` of the new plan's decisions (by discounted occupancy in the mean model) rest on
 actions seen at least once but fewer than ``FEW`` times: with a small delta a few outcomes pass for all there are.
-Where the draws do not represent the posterior (R-hat above ``RHAT``), or there are none, it *cannot be told*. The limits
-were chosen on worlds whose truth is known (``python -m benchmarks transfer_verdict``).
+Where the draws do not represent the posterior (R-hat above ``RHAT``), or there are none, it *cannot be told*. The
+limits were chosen on worlds whose truth is known (``python -m benchmarks transfer_verdict``).
 """
 
 from __future__ import annotations
