@@ -56,21 +56,27 @@ def draw_policy(case: Case, learned: Any) -> Any:
         axis.set_xlabel("action")
         axis.set_ylabel("state")
         axis.set_title(f"What the experts did, and what {learned.method} would do", loc="left")
-        handles = [
-            plt.Rectangle((0, 0), 1, 1, facecolor="#6baed6", label="share of the experts' decisions"),
-            plt.Line2D([], [], marker="s", markersize=10, markerfacecolor="none", markeredgewidth=2, linestyle="",
-                       markeredgecolor=style.ORANGE, label="the model's choice (several: a tie)"),
-        ]  # fmt: skip
-        if outside[states].any():
-            marker = {"marker": "$✗$", "linestyle": "", "color": style.VERMILLION}
-            handles.append(plt.Line2D([], [], label="... which the experts do not take", **marker))
-        if len(states) and not case.expert.visited[states].all():
-            handles.append(
-                plt.Rectangle((0, 0), 1, 1, facecolor="#e6e6e6", edgecolor="#999999", label="no decision seen")
-            )
+        handles = _policy_legend(plt, outside=bool(outside[states].any()), unseen=not case.expert.visited[states].all())
         figure.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=2, fontsize=8)
         figure.tight_layout()
     return figure
+
+
+def _policy_legend(plt: Any, *, outside: bool, unseen: bool) -> list[Any]:
+    """Return the entries that this figure needs."""
+    frame = {"marker": "s", "markersize": 10, "markerfacecolor": "none", "markeredgewidth": 2, "linestyle": ""}
+    label = "the model's choice (several: a tie)"
+    handles = [
+        plt.Rectangle((0, 0), 1, 1, facecolor="#6baed6", label="share of the experts' decisions"),
+        plt.Line2D([], [], markeredgecolor=style.ORANGE, label=label, **frame),
+    ]
+    if outside:
+        cross = {"marker": "$✗$", "linestyle": "", "color": style.VERMILLION}
+        handles.append(plt.Line2D([], [], label="... which the experts do not take", **cross))
+    if unseen:
+        grey = {"facecolor": "#e6e6e6", "edgecolor": "#999999"}
+        handles.append(plt.Rectangle((0, 0), 1, 1, label="no decision seen", **grey))
+    return handles
 
 
 def draw_uncertainty(case: Case, posterior: Posterior, states: Any) -> Any:

@@ -10,6 +10,8 @@ Files are moved into place when they are complete, the summary last. Nothing is 
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import platform
@@ -175,6 +177,15 @@ class Folder:
 def write_json(path: Path, content: Any) -> None:
     """Write JSON that every reader takes: no NaN, no NumPy."""
     _files.write_text(path, json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write a table as CSV."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    _files.write_text(path, text.getvalue())
 
 
 def plain(value: Any) -> Any:

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table as Grid
+from rich.text import Text
 
 from ..errors import DataError
-from .learn import _write_csv, _written
-from .options import FolderOptions, OutputOptions, command_line, expand, say
+from .options import FolderOptions, OutputOptions, command_line, expand, say, written
 from .terminal import console, waiting
 
 
@@ -48,7 +48,7 @@ def transfer(
     name: Annotated[str | None, typer.Option(help="What to call the goal; by default the name of the file.")] = None,
 ) -> None:
     """May the model be used for another goal? The new policy, where it differs, and a verdict with its basis."""
-    from ..analysis.folder import write_json
+    from ..analysis.folder import write_json, write_rows
     from ..analysis.transfer import transfer as run
     from ..tables import read_reward
 
@@ -66,28 +66,13 @@ def transfer(
     content = _content(opened, "transfer", answer.as_dict(), output.seed)
     file = f"transfer-{_slug(answer.name)}"
     write_json(target / f"{file}.json", content)
-    _write_csv(target / f"{file}.csv", answer.rows)
+    write_rows(target / f"{file}.csv", answer.rows)
     if target == folder.folder:
         known = opened.summary.get("transfer", {})
         opened.record("transfer", {**known, answer.name: answer.as_dict()}, command_line())
 
-    def people() -> None:
-        for note in notes:
-            say(note)
-        changed = [row for row in answer.rows if row["differs"]]
-        if changed:
-            grid = Grid(title=f"Where the best action changes for {answer.name}", title_justify="left")
-            for head in ("state", "experts' goal", "new goal", "best in", "seen there"):
-                grid.add_column(head)
-            for row in changed[:25]:
-                sure = row["probability_best"]
-                share = "–" if sure is None else f"{100 * sure:.0f} % of draws"
-                grid.add_row(row["state"], row["training_action"], row["new_action"], share, f"{row['seen']} times")
-            console.print(grid, markup=False)
-        say(answer.words)
-        _written(target, [f"{file}.json", f"{file}.csv"])
-
-    output.show(content, people)
+    files = [f"{file}.json", f"{file}.csv"]
+    output.show(content, lambda: _show_transfer(answer, notes, target, files))
 
 
 @expand
@@ -120,25 +105,8 @@ def whatif(
         known = opened.summary.get("whatif", {})
         opened.record("whatif", {**known, f"{state} | {action}": answer.as_dict()}, command_line())
 
-    def people() -> None:
-        for note in notes:
-            say(note)
-        grid = Grid(title=f"After “{action}” in “{state}” ({answer.note})", title_justify="left")
-        grid.add_column("next state")
-        for prediction in answer.answer.predictions:
-            grid.add_column(prediction.method, justify="right")
-        for k, label in enumerate(answer.answer.names):
-            cells = []
-            for p in answer.answer.predictions:
-                interval = "" if p.low is None or p.high is None else f" [{p.low[k]:.2f}, {p.high[k]:.2f}]"
-                cells.append(f"{p.probability[k]:.2f}{interval}")
-            grid.add_row(label, *cells)
-        grid.caption = f"in brackets: {100 * mass:g} % credible intervals"
-        console.print(grid, markup=False)
-        say(answer.words)
-        _written(target, [f"{file}.json", f"{file}.png", f"{file}.svg"])
-
-    output.show(content, people)
+    files = [f"{file}.json", f"{file}.png", f"{file}.svg"]
+    output.show(content, lambda: _show_whatif(answer, notes, target, files))
 
 
 @expand
@@ -152,6 +120,44 @@ def report(folder: FolderOptions, output: OutputOptions) -> None:
         write_report(opened, file, seed=output.seed, notes=notes, command=command_line())
     content = _content(opened, "report", {"file": str(file), "notes": notes}, output.seed)
     output.show(content, lambda: say(f"Written to {target}: report.html"))
+
+
+def _show_transfer(answer: Any, notes: list[str], target: Path, files: list[str]) -> None:
+    for note in notes:
+        say(note)
+    changed = [row for row in answer.rows if row["differs"]]
+    if changed:
+        grid = Grid(title=Text(f"Where the best action changes for {answer.name}"), title_justify="left")
+        for head in ("state", "experts' goal", "new goal", "best in", "seen there"):
+            grid.add_column(head)
+        for row in changed[:25]:
+            sure = row["probability_best"]
+            share = "–" if sure is None else f"{100 * sure:.0f} % of draws"
+            grid.add_row(row["state"], row["training_action"], row["new_action"], share, f"{row['seen']} times")
+        console.print(grid, markup=False)
+    say(answer.words)
+    written(target, files)
+
+
+def _show_whatif(asked: Any, notes: list[str], target: Path, files: list[str]) -> None:
+    for note in notes:
+        say(note)
+    answer = asked.answer
+    title = Text(f"After “{answer.action}” in “{answer.state}” ({asked.note})")
+    grid = Grid(title=title, title_justify="left")
+    grid.add_column("next state")
+    for prediction in answer.predictions:
+        grid.add_column(prediction.method, justify="right")
+    for k, label in enumerate(answer.names):
+        cells = []
+        for p in answer.predictions:
+            interval = "" if p.low is None or p.high is None else f" [{p.low[k]:.2f}, {p.high[k]:.2f}]"
+            cells.append(f"{p.probability[k]:.2f}{interval}")
+        grid.add_row(label, *cells)
+    grid.caption = f"in brackets: {100 * answer.mass:g} % credible intervals"
+    console.print(grid, markup=False)
+    say(asked.words)
+    written(target, files)
 
 
 def _slug(name: str) -> str:

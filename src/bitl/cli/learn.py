@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table as Grid
 
-from .options import PROBLEM, DataOptions, OutputOptions, ProblemOptions, command_line, expand, say
+from .options import PROBLEM, DataOptions, OutputOptions, ProblemOptions, command_line, expand, say, written
 from .terminal import console, share_progress, waiting
 
 Epsilon = Annotated[
@@ -76,7 +76,7 @@ def fit(
             say(f"Its best action is not one of the experts' in {where}: {names}{', ...' if number > 5 else ''}.")
         loss = step.summary["loss"]
         say((f"Loss {loss:.4g}. " if loss is not None else "") + f"{step.summary['seconds']:.2f} s.")
-        _written(output.out, ["estimate.npz", "problem.npz", "summary.json"])
+        written(output.out, ["estimate.npz", "problem.npz", "summary.json"])
 
     output.show(_content(case, "fit", step.summary), people)
 
@@ -110,20 +110,7 @@ def sample(
         save_posterior(folder.path / POSTERIOR, step.learned)  # type: ignore[arg-type]
         folder.record("sample", step.summary, command_line())
 
-    def people() -> None:
-        s = step.summary
-        say(f"{s['method']}: {s['draws_without_violation']} of {s['draws']} draws satisfy every constraint.")
-        rhat = "R-hat cannot be given" if s["rhat"] is None else f"R-hat at most {s['rhat']:.3f}"
-        say(f"{rhat}, at least {s['ess'] or 0:.0f} effective draws; {s['seconds']:.1f} s.")
-        for warning in s["warnings"]:
-            say(warning)
-        if s.get("log_evidence") is not None:
-            evidence = f"{s['log_evidence']:.2f} ± {s['log_evidence_se']:.2f}"
-            say(f"Log evidence that the experts are epsilon-optimal: {evidence}.")
-        say(f"Bayesian regret: {s['regret']['value']:.4g} ± {s['regret']['standard_error']:.2g}.")
-        _written(output.out, ["posterior.nc", "problem.npz", "summary.json"])
-
-    output.show(_content(case, "sample", step.summary), people)
+    output.show(_content(case, "sample", step.summary), lambda: _show_sample(step.summary, output.out))
 
 
 @expand
@@ -145,7 +132,7 @@ def tune(
     """Which epsilon fits: by decisions held out, and by the evidence of the posterior."""
     from ..analysis import figures
     from ..analysis.case import read_case
-    from ..analysis.folder import check_writable, write_json
+    from ..analysis.folder import check_writable, write_json, write_rows
     from ..analysis.tune import default_epsilons
     from ..analysis.tune import tune as run
     from ..report import style
@@ -171,18 +158,10 @@ def tune(
     del content["settings"]["epsilon"]
     if output.out is not None:
         style.save(figures.draw_tuning(result), output.out / "tune")
-        _write_csv(output.out / "tune.csv", result.rows())
+        write_rows(output.out / "tune.csv", result.rows())
         write_json(output.out / "tune.json", content)
 
-    def people() -> None:
-        console.print(_tune_grid(result), markup=False)
-        for row in result.rows():
-            if row["refused"]:
-                say(f"epsilon {row['epsilon']:g}: {row['refused']}")
-        say(result.words)
-        _written(output.out, ["tune.csv", "tune.json", "tune.png", "tune.svg"])
-
-    output.show(content, people)
+    output.show(content, lambda: _show_tuning(result, output.out))
 
 
 def _keep(folder: Any, step: str, method: str, replace: bool) -> None:
@@ -194,6 +173,28 @@ def _keep(folder: Any, step: str, method: str, replace: bool) -> None:
         raise DataError(
             f"{folder.path} already holds {known['method']}; choose another folder for {method}, or add --replace."
         )
+
+
+def _show_sample(s: dict[str, Any], out: Path | None) -> None:
+    say(f"{s['method']}: {s['draws_without_violation']} of {s['draws']} draws satisfy every constraint.")
+    rhat = "R-hat cannot be given" if s["rhat"] is None else f"R-hat at most {s['rhat']:.3f}"
+    say(f"{rhat}, at least {s['ess'] or 0:.0f} effective draws; {s['seconds']:.1f} s.")
+    for warning in s["warnings"]:
+        say(warning)
+    if s.get("log_evidence") is not None:
+        evidence = f"{s['log_evidence']:.2f} ± {s['log_evidence_se']:.2f}"
+        say(f"Log evidence that the experts are epsilon-optimal: {evidence}.")
+    say(f"Bayesian regret: {s['regret']['value']:.4g} ± {s['regret']['standard_error']:.2g}.")
+    written(out, ["posterior.nc", "problem.npz", "summary.json"])
+
+
+def _show_tuning(result: Any, out: Path | None) -> None:
+    console.print(_tune_grid(result), markup=False)
+    for row in result.rows():
+        if row["refused"]:
+            say(f"epsilon {row['epsilon']:g}: {row['refused']}")
+    say(result.words)
+    written(out, ["tune.csv", "tune.json", "tune.png", "tune.svg"])
 
 
 def _tune_grid(result: Any) -> Grid:
@@ -213,21 +214,3 @@ def _tune_grid(result: Any) -> Grid:
 
 def _number(value: float) -> str:
     return "–" if value != value else f"{value:.3f}"
-
-
-def _write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
-    import csv
-    import io
-
-    from .. import _files
-
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    _files.write_text(path, text.getvalue())
-
-
-def _written(out: Path | None, names: list[str]) -> None:
-    if out is not None:
-        say(f"Written to {out}: {', '.join(names)}")

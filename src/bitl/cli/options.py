@@ -27,7 +27,9 @@ OUTPUT = "Output"
 class DataOptions:
     """The table and its columns."""
 
-    data: Annotated[str, typer.Argument(help="A .csv, .tsv or .parquet file, or minari:NAME.", show_default=False)]
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="A .csv, .tsv or .parquet file, or minari:NAME.", show_default=False)
+    ]
     state_column: Annotated[str, typer.Option(help="Column of states.", rich_help_panel=DATA)] = "state"
     action_column: Annotated[str, typer.Option(help="Column of actions.", rich_help_panel=DATA)] = "action"
     next_column: Annotated[
@@ -82,7 +84,11 @@ class ProblemOptions:
     ] = None
     delta: Annotated[float, typer.Option(help="Pseudo-count of every transition.", rich_help_panel=PROBLEM)] = 0.001
     start: Annotated[
-        str, typer.Option(help="Where values are averaged: uniform, or where episodes begin.", rich_help_panel=PROBLEM)
+        str,
+        typer.Option(
+            help="States that count at the start: uniform (all alike), or episodes (where they begin).",
+            rich_help_panel=PROBLEM,
+        ),
     ] = "uniform"
 
     def settings(self, data: DataOptions, epsilon: float) -> Settings:
@@ -177,3 +183,9 @@ def command_line() -> str:
 def say(text: str) -> None:
     """Print a sentence as it is: labels may hold brackets, which are not markup."""
     console.print(text, highlight=False, markup=False)
+
+
+def written(out: Path | None, names: list[str]) -> None:
+    """Say which files were written."""
+    if out is not None:
+        say(f"Written to {out}: {', '.join(names)}")
