@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 COLUMNS = ["--episode-column", "stay", "--step-column", "hour"]
 PROBLEM = ["--reward", "ward_reward.csv", "--discount", "0.9"]
 CASE = ["ward.csv", *COLUMNS, *PROBLEM, "--epsilon", "0.8"]
-SAMPLE = ["--draws", "80", "--particles", "60"]
+SAMPLE = ["--draws", "78", "--particles", "60"]
 
 
 @pytest.fixture

@@ -74,6 +74,12 @@ def test_next_states_may_be_a_column_and_columns_have_any_name():
         table.start()
 
 
+def test_large_ids_are_kept_to_the_digit():
+    big = 2**53
+    table = read_table({"state": [big, big + 1], "action": [0, 0], "next_state": [big + 1, big]})
+    assert table.labels.states == (str(big), str(big + 1))
+
+
 def test_labels_beyond_the_data_and_their_natural_order():
     table = read_table({**LOG, "state": ["s2", "s2", "s10", "s2", "s10"]}, states=["s1"], actions=["operate"])
     assert table.labels.states == ("s1", "s2", "s10")

@@ -13,7 +13,7 @@ from ..constraints import Certificate, certify
 from ..errors import DataError
 from ..estimate import Estimate
 from ..methods import Problem, methods, run
-from ..posterior.bitl import sample_bitl
+from ..posterior.bitl import RUNS, sample_bitl
 from ..posterior.dirichlet import sample_dirichlet
 from ..posterior.posterior import Posterior
 from .case import Case
@@ -93,8 +93,10 @@ def sample(
     workers: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Step:
-    """Draw from a posterior of a case."""
+    """Draw from a posterior of a case; the runs are made equally long, as ArviZ wants its chains."""
     name = method_name(method)
+    if draws > RUNS:
+        draws = -(-draws // RUNS) * RUNS
     begin = time.perf_counter()
     delta = case.settings.delta
     if name == "BITL":

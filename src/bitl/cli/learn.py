@@ -88,7 +88,7 @@ def sample(
     epsilon: Epsilon,
     output: OutputOptions,
     method: Annotated[str, typer.Option(help="bitl, or ps, which does not know of the experts.")] = "bitl",
-    draws: Annotated[int, typer.Option(help="Number of models to draw.")] = 1000,
+    draws: Annotated[int, typer.Option(help="Number of models to draw, rounded up to equal runs.")] = 1000,
     particles: Annotated[int, typer.Option(help="Particles in each of BITL's four runs; more is better.")] = 1500,
 ) -> None:
     """How sure can one be? Models that fit the data and the experts, drawn by how probable they are."""

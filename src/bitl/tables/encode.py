@@ -78,7 +78,7 @@ def clean(values: Iterable[Any], role: str, *, numeric: bool) -> tuple[list[str 
         label: str | None = None
         reason: str | None = None
         if numeric:
-            number = float(value)
+            number = value if isinstance(value, int) else float(value)
             if not math.isfinite(number) or number != math.floor(number):
                 reason = FRACTION.format(role)
             elif number < 0:
