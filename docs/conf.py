@@ -12,7 +12,9 @@ myst_heading_anchors = 3
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["build"]
 # the page of the paper's study is written by a long run; until it is there, links to it lead nowhere
-suppress_warnings = [] if (Path(__file__).parent / "reproduction.md").exists() else ["myst.xref_missing"]
+suppress_warnings = (
+    [] if (Path(__file__).parent / "reproduction.md").exists() else ["myst.xref_missing", "toc.empty_glob"]
+)
 html_theme = "furo"
 html_title = f"bitl {release}"
 html_show_copyright = False
