@@ -42,10 +42,10 @@ class Columns:
             if given is None:
                 continue
             if given not in names:
+                option = "--reward column:NAME" if role == "reward" else f"--{role.split('_')[0]}-column"
                 raise DataError(
                     f"There is no column {given!r} for the {role.replace('_', ' ')}; the table has "
-                    f"{', '.join(map(repr, names))}; say which one it is with --{role.split('_')[0]}-column or, in "
-                    f"Python, {role}=..."
+                    f"{', '.join(map(repr, names))}; say which one it is with {option} or, in Python, {role}=..."
                 )
             found[role] = given
         if "next_state" not in found and "episode" not in found:
