@@ -208,8 +208,8 @@ def test_nothing_to_store_is_refused(tmp_path):
     [
         (
             ["everything"],
-            "The 'what' parameter must be one of 'synthetic', 'joint', 'epsilon', 'feasible-region', 'counterfactual', "
-            "'all'. Got 'everything' instead.",
+            "The 'what' parameter must be one of 'synthetic', 'joint', 'epsilon', 'sensitivity', 'feasible-region', "
+            "'counterfactual', 'all'. Got 'everything' instead.",
         ),
         (
             ["synthetic", "--stochastic", "30"],

@@ -13,7 +13,7 @@ from ..constraints import Certificate, certify
 from ..errors import DataError
 from ..estimate import Estimate
 from ..methods import Problem, methods, run
-from ..posterior.bitl import RUNS, sample_bitl
+from ..posterior.bitl import PARTICLES, RUNS, sample_bitl
 from ..posterior.dirichlet import sample_dirichlet
 from ..posterior.posterior import Posterior
 from .case import Case
@@ -89,7 +89,7 @@ def sample(
     *,
     draws: int,
     seed: int,
-    particles: int,
+    particles: int | None = None,
     workers: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Step:
@@ -108,7 +108,7 @@ def sample(
             seed=seed,
             expert=case.expert,
             delta=delta,
-            particles=particles,
+            particles=PARTICLES if particles is None else particles,
             workers=workers,
             progress=progress,
         )

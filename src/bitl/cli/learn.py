@@ -89,7 +89,9 @@ def sample(
     output: OutputOptions,
     method: Annotated[str, typer.Option(help="bitl, or ps, which does not know of the experts.")] = "bitl",
     draws: Annotated[int, typer.Option(help="Number of models to draw, rounded up to equal runs.")] = 1000,
-    particles: Annotated[int, typer.Option(help="Particles in each of BITL's four runs; more is better.")] = 1500,
+    particles: Annotated[
+        int | None, typer.Option(help="Particles in each of BITL's four runs; more is better [default: the sampler's].")
+    ] = None,
 ) -> None:
     """How sure can one be? Models that fit the data and the experts, drawn by how probable they are."""
     from .. import _validate
