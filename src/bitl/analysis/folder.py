@@ -11,6 +11,7 @@ Files are moved into place when they are complete, the summary last. Nothing is 
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import os
@@ -204,10 +205,14 @@ def plain(value: Any) -> Any:
 
 
 def check_writable(path: Path) -> None:
-    """Raise before any long work if nothing can be written there."""
+    """Raise before any long work if nothing can be written there; a folder is not made yet."""
+    place = path
+    while not place.exists():
+        place = place.parent
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
+        if not place.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
         raise DataError(f"Cannot write to {path}: {error.strerror}; choose another folder.") from error
