@@ -11,6 +11,7 @@ from .._version import __version__
 from ..errors import BitlError
 from .ask import report, transfer, whatif
 from .demo import demo
+from .icu import icu
 from .inspect_table import inspect
 from .learn import fit, sample, tune
 from .reproduce import reproduce
@@ -44,6 +45,7 @@ def options(
 
 for command in (inspect, fit, sample, tune, transfer, whatif, report, demo, reproduce):
     app.command()(command)
+app.add_typer(icu)
 
 
 def main() -> None:

@@ -59,7 +59,7 @@ class Cell:
     """One number: ours, and the published one where there is one."""
 
     mean: float
-    sd: float
+    sd: float | None  #: None where there is a single dataset
     published_mean: float | None = None
     published_sd: float | None = None
 
@@ -71,7 +71,7 @@ class Cell:
         return (self.mean - self.published_mean) / self.published_sd
 
     def __str__(self) -> str:
-        text = f"{self.mean:.2f} ± {self.sd:.2f}"
+        text = f"{self.mean:.2f}" if self.sd is None else f"{self.mean:.2f} ± {self.sd:.2f}"
         if self.published_mean is not None:
             spread = "" if self.published_sd is None else f" ± {self.published_sd:g}"
             text += f" (paper {self.published_mean:g}{spread}"
@@ -187,4 +187,5 @@ def _latex(cell: Cell | None) -> str:
     if cell is None:
         return "--"
     published = "" if cell.published_mean is None else f" ({cell.published_mean:g})"
-    return rf"${cell.mean:.2f} \pm {cell.sd:.2f}${published}"
+    spread = "" if cell.sd is None else rf" \pm {cell.sd:.2f}"
+    return f"${cell.mean:.2f}{spread}${published}"
