@@ -2,7 +2,8 @@
 
 A method is a function with the signature of a ``fit_*`` or ``sample_*`` function: the batch first, then keywords. It is
 given those of ``task``, ``epsilon``, ``expert``, ``delta``, ``draws``, ``seed``, ``particles``, ``progress`` and
-``reward_prior`` that it accepts, and returns an :class:`~bitl.estimate.Estimate` or a :class:`~bitl.posterior.posterior.Posterior`.
+``reward_prior`` that it accepts, and returns an :class:`~bitl.estimate.Estimate` or a
+:class:`~bitl.posterior.posterior.Posterior`.
 """
 
 from __future__ import annotations

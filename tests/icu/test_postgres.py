@@ -7,9 +7,12 @@ import contextlib
 import gzip
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -32,32 +35,35 @@ def program(name):
     return str(found)
 
 
-def as_user(*command):
-    """PostgreSQL refuses to run as root."""
-    user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
-    return subprocess.run([*user, *command], check=True, capture_output=True, text=True)
+USER = {"user": "postgres"} if os.geteuid() == 0 else {}  # PostgreSQL refuses to run as root
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    folder = Path(tmp_path_factory.mktemp("pg")) / "data"
+def server():
+    top = Path(tempfile.mkdtemp(prefix="bitl-pg-"))
+    folder, secret = top / "data", top / "password"
     folder.mkdir()
-    secret = folder.parent / "password"
     secret.write_text(PASSWORD)
-    if os.geteuid() == 0:
-        for path in (folder, secret):
-            shutil.chown(path, "postgres")
-        for parent in folder.parents:
-            if parent.stat().st_mode & 0o005 != 0o005 and "pytest" in str(parent):
-                parent.chmod(0o755)
+    for path in (top, folder, secret) if USER else ():
+        shutil.chown(path, "postgres")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    as_user(program("initdb"), "-D", str(folder), "-U", "reader", "-A", "scram-sha-256", f"--pwfile={secret}", "-N")
-    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-    as_user(program("pg_ctl"), "-D", str(folder), "-o", options, "-l", str(folder / "log"), "-w", "start")
-    yield f"127.0.0.1:{port}"
-    as_user(program("pg_ctl"), "-D", str(folder), "-m", "immediate", "stop")
+    quiet = {"cwd": top, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **USER}
+    first = [program("initdb"), "-D", folder, "-U", "reader", "-A", "scram-sha-256", f"--pwfile={secret}", "-N"]
+    subprocess.run(first, check=True, **quiet)
+    run = [program("postgres"), "-D", folder, "-p", str(port), "-k", folder, "-c", "listen_addresses=127.0.0.1"]
+    process = subprocess.Popen([*run, "-c", "fsync=off"], **quiet)
+    try:
+        for _ in range(100):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                break
+            time.sleep(0.1)
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=30)
+        shutil.rmtree(top, ignore_errors=True)
 
 
 def load(server, folder):

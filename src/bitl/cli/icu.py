@@ -48,7 +48,7 @@ def build(
     """Build transitions from MIMIC-IV and show who was dropped and what is missing."""
     from ..icu import Rules
     from ..icu import build as build_transitions
-    from ..icu.files import write_audit, write_transitions
+    from ..icu.files import write
 
     rules, states, columns = Rules.parse(rule or ()), _scheme(scheme), _renamed(rename or ())
     with _steps() as told:
@@ -63,10 +63,9 @@ def build(
             on_step=told,
         )
         told("writing")
-        written = write_audit(built.audit, out, protect=not show_small_counts)
-        write_transitions(built.batch, out)
+        written = write(built.batch, built.audit, out, protect=not show_small_counts)
     show_audit(built.audit, protect=not show_small_counts)
-    console.print(f"Written to {out.parent}: " + ", ".join(p.name for p in (out, *written)), highlight=False)
+    console.print(f"Written to {out.parent}: " + ", ".join(p.name for p in written), highlight=False)
 
 
 @icu.command()

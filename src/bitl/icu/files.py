@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -52,23 +53,29 @@ class IcuBatch:
         )
 
 
+def write(batch: IcuBatch, audit: Audit, path: Path, *, protect: bool = True) -> list[Path]:
+    """Write transitions (Parquet) and beside them their audit (JSON, and to read): all of them or none."""
+    targets = [path, path.with_suffix(".audit.json"), path.with_suffix(".audit.md")]
+    with ExitStack() as stack:
+        readable, plain, table = (stack.enter_context(_files.replacing(target)) for target in reversed(targets))
+        _store(batch, table)
+        plain.write_text(json.dumps(audit.plain(protect=protect), indent=1) + "\n", encoding="utf-8")
+        readable.write_text(audit.markdown(protect=protect), encoding="utf-8")
+    return targets
+
+
 def write_transitions(batch: IcuBatch, path: Path) -> None:
     """Write a Parquet file in one step."""
+    with _files.replacing(path) as temporary:
+        _store(batch, temporary)
+
+
+def _store(batch: IcuBatch, path: Path) -> None:
     pyarrow = _validate.optional_import("pyarrow", "icu", "Writing transitions")
     parquet = _validate.optional_import("pyarrow.parquet", "icu", "Writing transitions")
-    names = ("patient", "stay", "step", *NEEDED)
     about = {"version": __version__, "scheme": batch.scheme.to_dict(), "actions": ACTIONS, **batch.settings}
-    table = pyarrow.table({name: getattr(batch, name) for name in names})
-    with _files.replacing(path) as temporary:
-        parquet.write_table(table.replace_schema_metadata({KEY: json.dumps(about, sort_keys=True)}), temporary)
-
-
-def write_audit(audit: Audit, path: Path, *, protect: bool = True) -> list[Path]:
-    """Write the audit beside a file, as JSON and to read; return both paths."""
-    targets = [path.with_suffix(".audit.json"), path.with_suffix(".audit.md")]
-    _files.write_text(targets[0], json.dumps(audit.plain(protect=protect), indent=1) + "\n")
-    _files.write_text(targets[1], audit.markdown(protect=protect))
-    return targets
+    table = pyarrow.table({name: getattr(batch, name) for name in ("patient", "stay", "step", *NEEDED)})
+    parquet.write_table(table.replace_schema_metadata({KEY: json.dumps(about, sort_keys=True)}), path)
 
 
 def read_transitions(path: Path, *, scheme: Scheme | None = None) -> IcuBatch:

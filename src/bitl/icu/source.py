@@ -11,6 +11,7 @@ import gzip
 import re
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -153,7 +154,7 @@ def _header(path: Path) -> list[str]:
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
             header = next(csv.reader(file), [])
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
         raise DataError(f"Cannot read {path}: {type(error).__name__}; is it a complete CSV file?") from error
     if not header or len(set(header)) < len(header):
         raise DataError(f"The first line of {path} must name the columns, each once.")
