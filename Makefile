@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 INPUTS := pyproject.toml constraints.txt
 
-.PHONY: help demo app reproduce reproduce-quick test lint format docs bench bench-long clean
+.PHONY: help demo app reproduce reproduce-quick test lint format docs bench bench-long icu-demo test-postgres clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -43,6 +43,18 @@ bench: $(VENV)/.bench  ## measure speed against peers, side by side
 
 bench-long: $(VENV)/.bench  ## all benchmarks, those that take many minutes too
 	$(BIN)/python -m benchmarks all
+
+MIMIC_DEMO ?= ../shared/data/mimic-iv-demo
+icu-demo: $(VENV)/.report,icu  ## the hypotension study on the MIMIC-IV demo in MIMIC_DEMO=folder (about half an hour)
+	@test -d $(MIMIC_DEMO)/icu || { echo "There is no MIMIC-IV demo in $(MIMIC_DEMO); get it from PhysioNet and pass" \
+		"MIMIC_DEMO=folder, or try made-up tables: bitl icu synthesise --out DIR"; exit 2; }
+	$(BIN)/bitl icu build --mimic $(MIMIC_DEMO) --out out/icu-demo/transitions.parquet
+	$(BIN)/bitl icu run --transitions out/icu-demo/transitions.parquet --out out/icu-demo
+
+test-postgres: $(VENV)/.test,postgres  ## the same tables in a real PostgreSQL server give the same transitions
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
+		{ $$(test $$(id -u) = 0 || echo sudo) apt-get install -y -qq postgresql >/dev/null; }
+	BITL_TEST_POSTGRES=1 $(BIN)/python -m pytest -q tests/icu/test_postgres.py
 
 clean:  ## remove everything that make creates
 	rm -rf $(VENV) out build

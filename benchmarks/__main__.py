@@ -6,7 +6,8 @@ import importlib
 import sys
 
 SHORT = ("planning", "posterior", "itl", "joint", "readers")
-LONG = ("itl_certify", "mce", "bitl_mixing", "bitl_icu", "transfer_verdict")  # minutes each
+# minutes each
+LONG = ("itl_certify", "mce", "bitl_mixing", "bitl_icu", "transfer_verdict", "icu_build", "icu_sepsis")
 
 
 def main(names: list[str]) -> int:

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from bitl import DataError, plan
+from bitl import DataError, ExpertActions, epsilon_for_stochastic_share, methods, metrics, plan, worlds
 from bitl.errors import MissingExtraError
 from bitl.worlds.icu_sepsis import icu_sepsis
 
@@ -118,3 +118,35 @@ def test_the_package_itself_is_never_imported():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def three_methods(world, epsilon, draws):
+    """Fit MLE, ITL and PS to experts seen in half of the states."""
+    truth = ExpertActions.epsilon_optimal(world.T, world.task, epsilon)
+    batch = worlds.batch_by_coverage(world, truth, np.random.default_rng(0), coverage=0.5, per_action=5)
+    expert = ExpertActions.observed(batch)
+    problem = methods.Problem(batch, world.task, epsilon, expert, draws, 0)
+    return {name: methods.run(name, problem).learned for name in ("MLE", "ITL", "PS")}, expert
+
+
+def test_mle_itl_and_ps_on_two_clusters(folder):
+    world = icu_sepsis(discount=0.9, folder=folder)
+    learned, expert = three_methods(world, 0.05, 20)
+    assert learned["ITL"].certificate.holds
+    assert not (expert.valid & ~world.task.allowed(A)).any()
+    for one in learned.values():
+        policy = metrics.learned_policy(one, world.task)
+        assert policy[0, 1] == 0, "the action that is not admissible is never taken"
+
+
+@real
+def test_mle_itl_and_ps_on_the_real_world():
+    world = icu_sepsis(discount=0.99)
+    epsilon = epsilon_for_stochastic_share(world.T, world.task, 0.2)
+    learned, expert = three_methods(world, epsilon, 1)
+    assert learned["ITL"].certificate.holds
+    assert not learned["ITL"].certificate.leaves_support.any()
+    assert learned["MLE"].certificate.violations > 500
+    policy = metrics.learned_policy(learned["PS"], world.task)
+    assert not (policy[~world.task.allowed(25)] > 0).any()
+    assert expert.visited.sum() == 358
