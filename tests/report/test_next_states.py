@@ -5,7 +5,7 @@ import pytest
 
 from bitl import DataError, Estimate, Labels, Posterior, Task, Transitions, fit_mle, sample_dirichlet
 from bitl.report import style
-from bitl.report.next_states import draw_next_states, next_states
+from bitl.report.next_states import _wrap, draw_next_states, next_states
 
 LABELS = Labels(("low", "middle", "high", "gone"), ("wait", "treat"))
 
@@ -87,6 +87,13 @@ def test_the_figure_says_everything_in_words(batch):
     widths = [bar.get_width() for bar in figure.axes[1].patches]
     np.testing.assert_allclose(widths, [0.7, 0.2])
     style.pyplot().close(figure)
+
+
+def test_long_names_break_after_commas():
+    name = "PaO2/FiO2 at least 200, MAP below 70, GCS at most 12, creatinine over 4.9"
+    assert _wrap(name) == "PaO2/FiO2 at least 200, MAP below 70,\nGCS at most 12, creatinine over 4.9"
+    assert _wrap("short") == "short"
+    assert max(map(len, _wrap("word " * 30).split("\n"))) <= 40
 
 
 def test_bad_questions_get_a_sentence():

@@ -77,6 +77,9 @@ def run(
     epsilon: Annotated[list[float] | None, typer.Option(help="By default 5, 10 and 15.")] = None,
     tune: Annotated[bool, typer.Option(help="Also try many epsilons on held-out patients.")] = True,
     validation: Annotated[float, typer.Option(help="Share of the patients held out; 0 for none.")] = 0.2,
+    share: Annotated[
+        float, typer.Option(help="An action is valid if taken in at least this share of the visits.")
+    ] = 0.05,
     method: Annotated[list[str] | None, typer.Option(help="By default MLE, ITL, MCE, PS and BITL.")] = None,
     draws: Annotated[int, typer.Option(help="Posterior draws of each sampler.")] = 1000,
     particles: Annotated[int, typer.Option(help="Particles in each of BITL's four runs; more is better.")] = 300,
@@ -98,6 +101,7 @@ def run(
         tuned=study.TUNED if tune else (),
         methods=tuple(method or study.STUDY_METHODS),
         validation=validation,
+        share=share,
         draws=draws,
         particles=particles,
         seed=seed,

@@ -126,8 +126,8 @@ def _read(path: Path) -> Any:
         if path.name.endswith((".csv", ".csv.gz")):
             return _validate.optional_import("pyarrow.csv", "icu", "Reading transitions").read_csv(path)
         return _validate.optional_import("pyarrow.parquet", "icu", "Reading transitions").read_table(path)
-    except Exception as error:  # whatever the reader says, it may quote the file
-        raise DataError(f"Cannot read {path}: it is not a Parquet or CSV table, or damaged.") from error
+    except Exception:  # noqa: BLE001  # whatever the reader says, it may quote patients
+        raise DataError(f"Cannot read {path}: it is not a Parquet or CSV table, or damaged.") from None
 
 
 def _about(table: Any, path: Path) -> dict[str, Any]:

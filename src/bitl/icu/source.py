@@ -221,7 +221,11 @@ def _first_line(error: BaseException) -> str:
 
 def _without_rows(error: BaseException, where: str) -> str:
     """Say what went wrong without the engine's text, which may quote the row of a patient."""
-    text = str(error)
+    text, kind = str(error), type(error).__name__
+    if kind in ("OperationalError", "AdminShutdown", "ConnectionTimeout"):
+        return f"The connection to {where} was lost; try again."
+    if kind == "InsufficientPrivilege":
+        return f"This user may not read {where}; ask for the right to read mimiciv_hosp and mimiciv_icu."
     if "No space left" in text or "Out of Memory" in text or "could not allocate" in text.lower():
         return (
             f"Not enough memory or disk space to read {where}; allow more memory, or make room where the output goes."

@@ -22,7 +22,7 @@ from ..posterior.posterior import Posterior
 from . import style
 
 UNIFORM = 1e-9  # relative; rows that differ by no more than rounding say nothing about the next state
-WIDTH = 30  # characters of a state's name on one line
+WIDTH = 40  # characters of a state's name on one line
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,14 +163,14 @@ def draw_next_states(answer: NextStates, *, note: str = "") -> Any:
     plt = style.pyplot()
     number, K = len(answer.predictions), len(answer.states)
     tops = [float((p.probability if p.high is None else p.high)[:K].max()) for p in answer.predictions]
-    limit = min(1.05, 1.25 * max(*tops, 1 / answer.num_states))
+    limit = min(1.05, 1.4 * max(*tops, 1 / answer.num_states))
     with plt.rc_context(style.RC):
-        size = (2.3 + 1.45 * number, 0.42 * (K + 1) + 1.7)
+        size = (2.9 + 1.45 * number, 0.42 * (K + 1) + 1.7)
         figure, axes = plt.subplots(1, number, figsize=size, sharey=True, sharex=True, squeeze=False)
         for axis, prediction in zip(axes[0], answer.predictions, strict=True):
             _panel(axis, prediction, K, answer.num_states, limit)
         y = np.arange(K + 1)
-        axes[0, 0].set_yticks(y, ["\n".join(textwrap.wrap(name, WIDTH)) for name in answer.names], fontsize=7.5)
+        axes[0, 0].set_yticks(y, [_wrap(name) for name in answer.names], fontsize=7.5)
         axes[0, 0].set_ylim(K + 0.6, -0.6)
         axes[0, 0].set_ylabel("next state")
         figure.supxlabel(
@@ -182,6 +182,15 @@ def draw_next_states(answer: NextStates, *, note: str = "") -> Any:
         figure.suptitle(title + (f"\n{note}" if note else ""), fontsize=10)
         figure.tight_layout()
     return figure
+
+
+def _wrap(name: str) -> str:
+    """Break a long name, after a comma where it has some."""
+    lines = [""]
+    for piece in name.replace(", ", ",\n").split("\n"):
+        longer = f"{lines[-1]} {piece}".strip()
+        lines[-1:] = [longer] if len(longer) <= WIDTH else [lines[-1], piece]
+    return "\n".join("\n".join(textwrap.wrap(line, WIDTH)) for line in lines if line)
 
 
 def _panel(axis: Any, p: Prediction, K: int, num_states: int, limit: float) -> None:
@@ -196,7 +205,9 @@ def _panel(axis: Any, p: Prediction, K: int, num_states: int, limit: float) -> N
         value = p.probability[k]
         right = ends[k] > 0.75 * limit  # no room beyond the bar
         place = {"x": limit, "ha": "right"} if right else {"x": max(ends[k], 1 / num_states) + 0.03 * limit}
-        axis.text(y=k - (0.38 if right else 0), s=f"{value:.2f}", va="center", fontsize=7, **place)
+        axis.text(
+            y=k - (0.38 if right else 0), s=f"{value:.{2 if limit > 0.15 else 3}f}", va="center", fontsize=7, **place
+        )
     axis.axvline(1 / num_states, color="#555555", linewidth=0.9, linestyle="--")
     axis.axhline(K - 0.5, color="#bbbbbb", linewidth=0.7)
     rest = f"{p.probability[K]:.2f}"
