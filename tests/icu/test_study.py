@@ -159,6 +159,21 @@ def test_itl_stays_in_support_and_mle_does_not_have_to(batch):
     assert "matching judged on the data that was learned from" in icu_report.tables(study)[0].title
 
 
+def test_questions_are_about_actions_never_taken_where_clinicians_were_seen(top, tmp_path):
+    study = icu.run(build(top / "mimic", scratch=tmp_path).batch, settings=few(methods=("MLE", "ITL")))
+    visits = study.train.counts.visits
+    assert len({s for s, _ in study.asked}) == len(study.asked) == 2
+    for (s, a), answer in zip(study.asked, study.questions, strict=True):
+        assert visits[s, a] == 0
+        assert visits[s].sum() > 0
+        mle, itl = answer.predictions
+        assert mle.uniform
+        assert not itl.uniform, "the experts' competence says something"
+        assert answer.state == study.batch.scheme.labels[s]
+    chosen = icu.run(study.batch, settings=few(methods=("MLE",)), ask=[(20, "fluid bolus")])
+    assert chosen.asked == ((20, 2),)
+
+
 def test_a_method_that_finds_no_model_leaves_a_gap_and_a_warning(batch):
     def refuses(batch, *, task, epsilon):
         raise InfeasibleError("No model meets the constraints.")

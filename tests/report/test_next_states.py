@@ -80,7 +80,7 @@ def test_the_figure_says_everything_in_words(batch):
     figure = draw_next_states(answer, note="never seen in the data")
     assert figure.get_suptitle() == "After “treat” in: low\nnever seen in the data"
     titles = [axis.get_title() for axis in figure.axes]
-    assert titles == ["MLE\nuniform: knows nothing", "mine\n", "PS\n"]
+    assert titles == ["MLE\n(uniform)", "mine\n", "PS\n"]
     words = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
     assert words == ["gone", "high", "other (2 states)"]
     assert "90 % credible interval" in figure.get_supxlabel()

@@ -77,6 +77,7 @@ def run(
     epsilon: Annotated[list[float] | None, typer.Option(help="By default 5, 10 and 15.")] = None,
     tune: Annotated[bool, typer.Option(help="Also try many epsilons on held-out patients.")] = True,
     validation: Annotated[float, typer.Option(help="Share of the patients held out; 0 for none.")] = 0.2,
+    folds: Annotated[int, typer.Option(help="Folds of the tuning, by patient.")] = 5,
     share: Annotated[
         float, typer.Option(help="An action is valid if taken in at least this share of the visits.")
     ] = 0.05,
@@ -102,6 +103,7 @@ def run(
         methods=tuple(method or study.STUDY_METHODS),
         validation=validation,
         share=share,
+        folds=folds,
         draws=draws,
         particles=particles,
         seed=seed,

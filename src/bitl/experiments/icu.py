@@ -35,6 +35,7 @@ STUDY_METHODS = ("MLE", "ITL", "MCE", "PS", "BITL")
 COUNTERFACTUAL = ("MLE", "ITL", "MCE", "BITL")
 WITHOUT_EPSILON = ("MLE", "MCE", "PS")  # fitted once: epsilon is no part of what they learn
 PAPERS_BINS, PAPERS_ACTION = (1, 1, 1, 2), 2  # the question of the paper's figure: a bolus in this state
+QUESTIONS = 2
 TUNED = (1.0, 2.5, 5.0, 7.5, 10.0, 15.0, 20.0)
 
 
@@ -104,8 +105,8 @@ def run(
     settings
         How it is run.
     ask
-        Counterfactual questions, pairs of state and action; by default the paper's and the one about the state most
-        often visited, of actions never taken there.
+        Counterfactual questions, pairs of state and action; by default two about actions never taken in a visited
+        state, the paper's if it is one and those about which ITL learned the most.
     on_step
         Told what is being done.
     """
@@ -114,9 +115,7 @@ def run(
     task, transfer = _tasks(batch, settings)
     train, held = split(whole, settings.validation, settings.seed)
     expert = ExpertActions.at_least(train, share=settings.share)
-    questions = [(whole.labels.state_id(s), whole.labels.action_id(a)) for s, a in ask] or _questions(
-        batch, train, expert
-    )
+    asked = [(whole.labels.state_id(s), whole.labels.action_id(a)) for s, a in ask]
     tuning = None
     if settings.tuned:
         on_step(f"tuning epsilon on {len(settings.tuned)} values, {settings.folds} folds")
@@ -129,6 +128,23 @@ def run(
             folds=settings.folds,
             rule=partial(ExpertActions.at_least, share=settings.share),
         )
+    fits, refusals = _fit_all(settings, train, task, expert, on_step)
+    on_step("judging")
+    scores = {
+        (epsilon, name): _score(fit, epsilon, task, transfer, train, held, expert, settings.share)
+        for (epsilon, name), fit in fits.items()
+    }
+    questions = asked or _questions(batch, train, expert, fits.get((settings.epsilons[0], "ITL")))
+    answers = _answers(fits, settings.epsilons[0], questions)
+    return Study(
+        batch, settings, task, transfer, train, held, expert, tuning, fits, scores, refusals, answers, tuple(questions)
+    )
+
+
+def _fit_all(
+    settings: Settings, train: Transitions, task: Task, expert: ExpertActions, on_step: Callable[[str], None]
+) -> tuple[dict[tuple[float, str], Fit], dict[tuple[float, str], str]]:
+    """Fit every method at every epsilon; a method that finds no model says why instead."""
     fits: dict[tuple[float, str], Fit] = {}
     refusals: dict[tuple[float, str], str] = {}
     for epsilon in settings.epsilons:
@@ -153,15 +169,7 @@ def run(
                 fits[epsilon, name] = run_method(name, problem)
             except (InfeasibleError, UndecidedError, SamplingError) as error:
                 refusals[epsilon, name] = str(error)
-    on_step("judging")
-    scores = {
-        (epsilon, name): _score(fit, epsilon, task, transfer, train, held, expert, settings.share)
-        for (epsilon, name), fit in fits.items()
-    }
-    answers = _answers(fits, settings.epsilons[0], questions)
-    return Study(
-        batch, settings, task, transfer, train, held, expert, tuning, fits, scores, refusals, answers, tuple(questions)
-    )
+    return fits, refusals
 
 
 def _told(on_step: Callable[[str], None], words: str, share: float) -> None:
@@ -246,21 +254,22 @@ def matching(policy: FloatArray, counts: Counts, share: float) -> tuple[float, f
     return float(best), float(near)
 
 
-def _questions(batch: IcuBatch, train: Transitions, expert: ExpertActions) -> list[tuple[int, int]]:
-    """Return the paper's question where it fits, and that about the most visited state with an action never taken."""
+def _questions(batch: IcuBatch, train: Transitions, expert: ExpertActions, itl: Fit | None) -> list[tuple[int, int]]:
+    """Return two questions about visited states: the paper's, if it is one, and those on which ITL learned the most."""
     visits = train.counts.visits
     never = (visits == 0) & expert.visited[:, None]
-    found = []
+    # how far ITL moved from knowing nothing; without it, how often the state was visited
+    told = np.broadcast_to(visits.sum(axis=1, keepdims=True), visits.shape)
+    if itl is not None:
+        told = np.abs(itl.learned.T - 1 / batch.scheme.num_states).sum(axis=-1)
+    found: dict[int, int] = {}
     if batch.scheme.shape == (3, 2, 2, 3):
         state = int(batch.scheme.encode(PAPERS_BINS))
-        if visits[state, PAPERS_ACTION] == 0:
-            found.append((state, PAPERS_ACTION))
-    if never.any():
-        state = int(np.argmax(np.where(never.any(axis=1), visits.sum(axis=1), -1)))
-        pair = (state, int(np.flatnonzero(never[state])[-1 if never[state, 2:].any() else 0]))
-        pair = (state, 2) if never[state, 2] else pair
-        found += [pair] if pair not in found else []
-    return found
+        found |= {state: PAPERS_ACTION} if never[state, PAPERS_ACTION] else {}
+    for flat in np.argsort(-np.where(never, told, -1.0), axis=None, kind="stable")[: never.sum()]:
+        if len(found) < QUESTIONS:
+            found.setdefault(*divmod(int(flat), visits.shape[1]))
+    return list(found.items())
 
 
 def _answers(

@@ -17,7 +17,7 @@ from ..task import Task
 from . import audit as report
 from . import queries
 from .files import IcuBatch
-from .grid import make_grid, pairs, states, steps_of
+from .grid import Grid, make_grid, pairs, states, steps_of
 from .rules import ACTIONS, COLUMNS, VARIABLES, Rules
 from .source import MEMORY, Source, open_source
 
@@ -82,24 +82,9 @@ def build(
     _check_units(values, scheme)
     section, kept = _cohort(stays, values, rules)
     order = np.flatnonzero(kept)[np.argsort(stays["stay_id"][kept], kind="stable")]
-    stay_ids, hours = stays["stay_id"][order], stays["hours"][order]
-    grid = make_grid(stay_ids, hours, values, treatments, rules)
-    state = states(grid, scheme, rules)
-    here, there = pairs(grid, state)
-    if not len(here):
-        raise DataError("No transition is left: every step has an unknown value; use impute 'normal'.")
-    number = grid.stay[here]
-    subject = stays["subject_id"][order]
-    batch = IcuBatch(
-        patient=subject[number] if keep_ids else np.unique(subject, return_inverse=True)[1][number],
-        stay=stay_ids[number] if keep_ids else number,
-        step=grid.step[here],
-        state=state[here],
-        action=grid.action[here],
-        next_state=state[there],
-        scheme=scheme,
-        settings={"rules": asdict(rules)},
-    )
+    stay_ids, subject = stays["stay_id"][order], stays["subject_id"][order]
+    grid = make_grid(stay_ids, stays["hours"][order], values, treatments, rules)
+    batch = _batch(grid, scheme, rules, stay_ids, subject, keep_ids)
     missing = report.missing_section(grid, scheme)
     measured = report.measurement_section(values, np.isin(values["stay_id"], stay_ids))
     covered = report.batch_sections(batch.transitions, task_of(scheme, "standard"), share=SHARE)
@@ -110,6 +95,25 @@ def build(
     ]
     settings = {"rules": asdict(rules), "scheme": scheme.to_dict()}
     return Built(batch, report.Audit((section, measured, missing, *covered), tuple(warnings), settings))
+
+
+def _batch(grid: Grid, scheme: Scheme, rules: Rules, stay_ids: IntArray, subject: IntArray, keep_ids: bool) -> IcuBatch:
+    """Return the transitions of a grid; patients and stays are numbered from 0 unless their ids are to be kept."""
+    state = states(grid, scheme, rules)
+    here, there = pairs(grid, state)
+    if not len(here):
+        raise DataError("No transition is left: every step has an unknown value; use impute 'normal'.")
+    number = grid.stay[here]
+    return IcuBatch(
+        patient=(subject if keep_ids else np.unique(subject, return_inverse=True)[1])[number],
+        stay=stay_ids[number] if keep_ids else number,
+        step=grid.step[here],
+        state=state[here],
+        action=grid.action[here],
+        next_state=state[there],
+        scheme=scheme,
+        settings={"rules": asdict(rules)},
+    )
 
 
 def task_of(scheme: Scheme, reward: str, *, discount: float = 0.95) -> Task:

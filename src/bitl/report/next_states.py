@@ -175,7 +175,7 @@ def draw_next_states(answer: NextStates, *, note: str = "") -> Any:
         axes[0, 0].set_ylabel("next state")
         figure.supxlabel(
             f"probability; whiskers: {100 * answer.mass:g} % credible interval of a posterior, bar: its mean; "
-            f"dashed: uniform, 1/{answer.num_states}",
+            f"dashed: uniform, 1/{answer.num_states}, what one says who knows nothing",
             fontsize=8,
         )
         title = f"After “{answer.action}” in: {answer.state}"
@@ -216,4 +216,4 @@ def _panel(axis: Any, p: Prediction, K: int, num_states: int, limit: float) -> N
     axis.text(0.02 * limit, K, rest, va="center", fontsize=7.5)
     axis.set_xlim(0, limit)
     axis.tick_params(labelsize=8)
-    axis.set_title(p.method + ("\nuniform: knows nothing" if p.uniform else "\n"), fontsize=9)
+    axis.set_title(p.method + ("\n(uniform)" if p.uniform else "\n"), fontsize=9)
