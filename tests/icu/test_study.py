@@ -290,6 +290,20 @@ def test_bad_commands_get_one_sentence(arguments, sentence, tmp_path, monkeypatc
     assert list(tmp_path.iterdir()) == [], "nothing is written"
 
 
+def test_an_interruption_leaves_nothing(top, tmp_path, monkeypatch, capsys):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("bitl.icu.queries.treatments", interrupted)
+    monkeypatch.setattr(sys, "argv", ["bitl", "icu", "build", "--mimic", str(top / "mimic")])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 130
+    assert capsys.readouterr().err == "bitl: interrupted; nothing was left half-written.\n"
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() or path.name.startswith(".")]
+
+
 def test_bad_settings():
     with pytest.raises(DataError, match="The 'validation' parameter must be a number in"):
         few(validation=1.0)
