@@ -209,7 +209,7 @@ def test_nothing_to_store_is_refused(tmp_path):
         (
             ["everything"],
             "The 'what' parameter must be one of 'synthetic', 'joint', 'epsilon', 'sensitivity', 'feasible-region', "
-            "'counterfactual', 'all'. Got 'everything' instead.",
+            "'counterfactual', 'icu', 'all'. Got 'everything' instead.",
         ),
         (
             ["synthetic", "--stochastic", "30"],
@@ -313,3 +313,22 @@ def test_the_gridworld_and_the_counterfactual_are_drawn(tmp_path):
     (_, svg) = figures.counterfactual_figure(tmp_path, How(draws=8, particles=10))
     for words in ("uniform: knows nothing", "never taken there", "BITL"):
         assert words in svg.read_text()
+
+
+def test_the_icu_study_builds_what_it_is_not_given(monkeypatch, tmp_path):
+    import bitl.cli  # noqa: F401  # the module below is hidden by the command of the same name
+
+    icu = sys.modules["bitl.cli.icu"]
+    calls = []
+    monkeypatch.setattr(icu, "build", lambda **options: calls.append(("build", options)))
+    monkeypatch.setattr(icu, "run", lambda **options: calls.append(("run", options)))
+    from bitl.cli.reproduce import reproduce
+
+    reproduce("icu", mimic="somewhere", seed=3, out=tmp_path)
+    file = tmp_path / "icu" / "transitions.parquet"
+    assert calls[0] == ("build", {"mimic": "somewhere", "out": file})
+    name, options = calls[1]
+    assert (name, options["transitions"], options["seed"], options["tune"]) == ("run", file, 3, True)
+    calls.clear()
+    reproduce("icu", transitions=file, quick=True, out=tmp_path)
+    assert [name for name, _ in calls] == ["run"], "transitions that are given are not built again"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..errors import DataError
 from .terminal import console, progress
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from ..experiments.store import Row
     from ..experiments.unit import How, Unit
 
-WHAT = ("synthetic", "joint", "epsilon", "sensitivity", "feasible-region", "counterfactual", "all")
+WHAT = ("synthetic", "joint", "epsilon", "sensitivity", "feasible-region", "counterfactual", "icu", "all")
 
 
 def reproduce(
@@ -35,6 +36,10 @@ def reproduce(
     engine: Annotated[str, typer.Option(help="Who computes: local (processes of this machine) or dask.")] = "local",
     scheduler: Annotated[str | None, typer.Option(help="Address of the Dask scheduler, tcp://host:8786.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes of the local engine; by default one per core.")] = None,
+    mimic: Annotated[
+        str | None, typer.Option(help="For icu: a folder of MIMIC-IV with hosp and icu, or postgresql://user@host/db.")
+    ] = None,
+    transitions: Annotated[Path | None, typer.Option(help="For icu: what bitl icu build wrote, instead.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the whole study.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for results, tables and figures.")] = Path("out/reproduce"),
     page: Annotated[Path | None, typer.Option(help="Write one Markdown page of everything to this file.")] = None,
@@ -46,6 +51,8 @@ def reproduce(
     from ..experiments.unit import LEVELS, How
 
     _validate.one_of(what, "what", WHAT)
+    if what == "icu" and mimic is None and transitions is None:
+        raise DataError("The ICU study needs data: pass --mimic FOLDER, or --transitions FILE from bitl icu build.")
     levels = tuple(_validate.one_of(level, "stochastic", LEVELS) for level in stochastic or LEVELS)
     how = How(seed, draws or (200 if quick else 1000), particles or (50 if quick else 500), tuple(plugin or ()))
     small = 2 if quick else None
@@ -62,10 +69,25 @@ def reproduce(
             todo = study.units(size, how, method) if name == "synthetic" else study.units(some, how)
             rows[name] = _run(study, todo, hands, out)
     _show(wanted, rows, how, out)
+    if mimic is not None or transitions is not None:
+        _icu(mimic, transitions, how, quick, out / "icu")
+    elif "icu" in wanted:
+        console.print("Left out: icu, which needs --mimic or --transitions.", highlight=False)
     if page is not None:
         words = _command(what, quick=quick, draws=draws, particles=particles, seed=seed)
         reproduction.write_page(page, rows, out, how=how, command=words)
         console.print(f"Page: {page}", highlight=False)
+
+
+def _icu(mimic: str | None, transitions: Path | None, how: How, quick: bool, out: Path) -> None:
+    """Build the transitions if they are not given, and run the hypotension study on them."""
+    from .icu import PARTICLES, build, run
+
+    if transitions is None:
+        transitions = out / "transitions.parquet"
+        build(mimic=str(mimic), out=transitions)
+    particles = how.particles if quick else max(how.particles, PARTICLES)
+    run(transitions=transitions, out=out, draws=how.draws, particles=particles, seed=how.seed, tune=not quick)
 
 
 def _command(what: str, **options: object) -> str:

@@ -23,10 +23,21 @@ errors = Console(stderr=True)
 @contextmanager
 def progress(words: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show how many units are done, the rate and the time left."""
-    columns = (TextColumn(words), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task(words, total=total)
-        yield lambda done: bar.update(task, completed=done)
+    columns = (TextColumn(words), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as bar:
+        task = bar.add_task(words, total=total, rate="")
+        before: list[int] = []  # what an earlier run had done: no part of this one's rate
+
+        def told(done: int) -> None:
+            if not before:
+                before.append(done)
+                bar.reset(task, completed=done)
+                return
+            minutes = (bar.tasks[0].elapsed or 0) / 60
+            rate = f"{(done - before[0]) / minutes:.0f} a minute" if minutes > 0 else ""
+            bar.update(task, completed=done, rate=rate)
+
+        yield told
 
 
 @contextmanager
