@@ -136,6 +136,11 @@ def test_tables_set_ours_beside_the_papers():
     assert "best matching,ITL,0.7,0.1,0.56,0.11,1.272727273" in table.csv()
 
 
+def test_a_method_that_has_seen_fewer_batches_is_named():
+    (table,) = synthetic_tables(rows([1.0, 2.0, 3.0], "value") + rows([1.0], "value", method="BITL"))
+    assert table.title == "gridworld, 40 % stochastic-policy states, 3 batches, BITL on 1 of them (mean ± sd)"
+
+
 def test_a_published_zero_spread_has_no_difference():
     assert Cell(1.0, 0.1, 0.0, 0.0).difference is None
     assert str(Cell(1.0, 0.1)) == "1.00 ± 0.10"

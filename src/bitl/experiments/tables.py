@@ -161,13 +161,15 @@ def joint_tables(rows: Iterable[Row], entries: tuple[Any, ...] = JOINT) -> list[
 def _table(name: str, title: str, found: Found, entries: tuple[Any, ...], published: tuple[str, str]) -> ResultTable:
     present = {method for method, _ in found}
     methods = tuple(m for m in METHODS if m in present) + tuple(sorted(present - set(METHODS)))
-    number = max(len(v) for v in found.values())
+    counts = {name: max(len(v) for (method, _), v in found.items() if method == name) for name in methods}
+    number = max(counts.values())
+    words = f"{number} batches" + "".join(f", {name} on {n} of them" for name, n in counts.items() if n < number)
     body = []
     for label, metric, theirs, task in entries:
         cells = tuple(_cell(found, method, metric, (*published, task, theirs, method)) for method in methods)
         if any(cell is not None for cell in cells):
             body.append((label, cells))
-    return ResultTable(name, f"{title}, {number} batches (mean ± sd)", methods, tuple(body))
+    return ResultTable(name, f"{title}, {words} (mean ± sd)", methods, tuple(body))
 
 
 def _cell(found: Found, method: str, metric: str, published: tuple[str | None, ...]) -> Cell | None:
