@@ -14,10 +14,10 @@ TRAIN = Prediction(1.0, 0.1, 20.0, 0.05, 0.02, 0.0)
     ("share", "rhat", "thin", "verdict"),
     [
         (YES, 1.0, THIN, "yes"),
-        (YES, 1.0, THIN + 0.01, "with care"),
+        (YES, 1.0, THIN + 0.01, "cannot tell"),
         (YES + 0.01, 1.0, 0.0, "with care"),
         (CARE, None, 0.0, "with care"),
-        (CARE, None, 0.9, "no"),
+        (CARE, None, 0.9, "cannot tell"),
         (CARE + 0.01, 1.0, 0.9, "no"),
         (0.0, RHAT + 0.01, 0.9, "cannot tell"),
     ],
@@ -27,7 +27,8 @@ def test_the_rule(share, rhat, thin, verdict):
     assert got == verdict
     assert f"predicted to lose {100 * share:.3g} % of what separates the best policy from a random one" in basis
     assert "for the experts' own goal it is 5 %" in basis
-    assert ("R-hat is" in basis) == (verdict == "cannot tell")
+    assert ("R-hat is" in basis) == (rhat is not None and rhat > RHAT)
+    assert ("concludes too boldly" in basis) == (verdict == "cannot tell" and "R-hat is" not in basis)
 
 
 def case_of(world, batch, epsilon):

@@ -8,11 +8,11 @@ goes with a high value of the learned policy. To compare two tasks it is divided
 
 so that :math:`1 - r` is the predicted normalised value: 1 for the best policy, 0 for choosing at random.
 
-The verdict: *yes* where :math:`r \le` ``YES``, *with care* where :math:`r \le` ``CARE``, else *no*. It is one step more
-careful where more than ``THIN`` of the new plan's decisions (by discounted occupancy in the mean model) rest on
-actions seen at least once but fewer than ``FEW`` times: with a small delta a few outcomes pass for all there are.
-Where the draws do not represent the posterior (R-hat above ``RHAT``), or there are none, it *cannot be told*. The
-limits were chosen on worlds whose truth is known (``python -m benchmarks transfer_verdict``).
+The verdict: *yes* where :math:`r \le` ``YES``, *with care* where :math:`r \le` ``CARE``, else *no*. It *cannot be told*
+without a posterior, where its draws do not represent it (R-hat above ``RHAT``), or where the regret is low but more
+than ``THIN`` of the new plan's decisions (by discounted occupancy in the mean model) rest on actions seen at least once
+but fewer than ``FEW`` times: with a small delta a few outcomes pass for all there are, and the regret is low for no
+good reason. The limits were chosen on worlds whose truth is known (``python -m benchmarks transfer_verdict``).
 """
 
 from __future__ import annotations
@@ -138,11 +138,11 @@ def judge(train: Prediction, new: Prediction, rhat: float | None) -> tuple[str, 
     level = 0 if new.share <= YES else 1 if new.share <= CARE else 2
     basis += f" The limits are {_percent(YES)} for yes and {_percent(CARE)} for with care."
     if new.thin > THIN and level < 2:
-        level += 1
         basis += (
             f" But {_percent(new.thin)} of the new plan's decisions rest on actions seen fewer than {FEW} times, from "
-            "which the model concludes too boldly; so the verdict is one step more careful."
+            "which the model concludes too boldly, so a low regret means little here."
         )
+        return "cannot tell", basis
     return VERDICTS[level], basis
 
 
