@@ -12,7 +12,7 @@ The verdict: *yes* where :math:`r \le` ``YES``, *with care* where :math:`r \le` 
 without a posterior, where its draws do not represent it (R-hat above ``RHAT``), or where the regret is low but more
 than ``THIN`` of the new plan's decisions (by discounted occupancy in the mean model) rest on actions seen at least once
 but fewer than ``FEW`` times: with a small delta a few outcomes pass for all there are, and the regret is low for no
-good reason. The limits were chosen on worlds whose truth is known (``python -m benchmarks transfer_verdict``).
+good reason. The limits are a judgement; ``python -m benchmarks transfer_verdict`` tries them where the truth is known.
 """
 
 from __future__ import annotations
