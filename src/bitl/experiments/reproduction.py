@@ -46,7 +46,7 @@ below, on rollout batches at epsilon = 3 (`bitl reproduce sensitivity`):
 Rows = Mapping[str, Sequence[Row]]  # by study
 
 
-def write_page(path: Path, rows: Rows, out: Path, *, how: How, command: str) -> list[Path]:
+def write_page(path: Path, rows: Rows, out: Path, *, how: How, command: str, note: str = "") -> list[Path]:
     """Write the page, with copies of the figures in a folder of its name; return what was written."""
     written = [path]
     folder = path.with_suffix("")
@@ -56,15 +56,16 @@ def write_page(path: Path, rows: Rows, out: Path, *, how: How, command: str) -> 
             with _files.replacing(folder / source.name) as temporary:
                 shutil.copyfile(source, temporary)
             written.append(folder / source.name)
-    _files.write_text(path, page(rows, [p.stem for p in written[1:]], folder.name, how=how, command=command))
+    _files.write_text(path, page(rows, [p.stem for p in written[1:]], folder.name, how=how, command=command, note=note))
     return written
 
 
-def page(rows: Rows, figures: Sequence[str], folder: str, *, how: How, command: str) -> str:
-    """Return the page's text."""
+def page(rows: Rows, figures: Sequence[str], folder: str, *, how: How, command: str, note: str = "") -> str:
+    """Return the page's text; ``note`` is said first of all."""
     main = rows.get(synthetic.STUDY, ())
     parts = [
         "# The paper, reproduced\n",
+        note,
         f"Written by `{command}`, bitl {__version__}, seed {how.seed}; do not edit by hand. Posteriors have "
         f"{how.draws} draws; BITL has four runs of {how.particles} particles. Every number is ours, the paper's stands "
         "in brackets where it has one, and the difference in units of the published standard deviation.\n",

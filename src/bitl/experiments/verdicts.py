@@ -36,6 +36,7 @@ SCORES = {
     "epsilon matching, transfer": "epsilon_matching_transfer",
 }
 
+SEEN = "normalised_value"  # a metric that every method has on every batch
 Batch = tuple[str, int, float]  # world, dataset, coverage
 
 
@@ -64,6 +65,16 @@ class Results:
             found[level, world.split("-")[0], method, metric][world, dataset, coverage] = value
         return cls(found, seed)
 
+    def common(self) -> Results:
+        """Return the results on batches that every method of the paper has seen."""
+        seen: dict[tuple[str, str], list[set[Batch]]] = defaultdict(list)
+        for level, name in {key[:2] for key in self.values}:
+            for method in (*OURS, *BASELINES):
+                seen[level, name].append(set(self.values.get((level, name, method, SEEN), ())))
+        kept = {place: set.intersection(*found) for place, found in seen.items()}
+        values = {key: {b: v for b, v in found.items() if b in kept[key[:2]]} for key, found in self.values.items()}
+        return Results(values, self.seed)
+
     @property
     def settings(self) -> list[tuple[str, str]]:
         """The levels and environments that have results, in the paper's order."""
@@ -90,8 +101,11 @@ class Results:
 
 
 def verdicts(rows: Iterable[Row], seed: int = 0) -> list[Verdict]:
-    """Judge every claim about the synthetic worlds; with fewer than five methods or few batches none is judged."""
-    results = Results.of(rows, seed)
+    """Judge every claim about the synthetic worlds, on the batches that all five methods have seen.
+
+    With fewer than five methods or few such batches none is judged.
+    """
+    results = Results.of(rows, seed).common()
     for level, name in results.settings:
         if min(len(results.get(level, name, method, "value")) for method in (*OURS, *BASELINES)) < ENOUGH:
             return []
