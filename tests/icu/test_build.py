@@ -320,6 +320,21 @@ def test_a_database_that_refuses(tmp_path):
         build("postgresql://me:s3cret@host:port/mimic", scratch=tmp_path)
 
 
+@pytest.mark.parametrize("password", ["12/s3cret", "12?s3cret", "12#s3cret"])
+def test_a_password_that_looks_like_a_path_is_not_quoted(tmp_path, password):
+    pytest.importorskip("psycopg")
+    with pytest.raises(DataError, match="has an '@' after the host; write '/', '\\?', '#' and '@' of a password") as no:
+        build(f"postgresql://me:{password}@127.0.0.1:1/mimic", scratch=tmp_path)
+    assert "s3cret" not in str(no.value)
+
+
+def test_options_of_a_database_are_passed_on(tmp_path):
+    pytest.importorskip("psycopg")
+    with pytest.raises(DataError, match=r"Cannot connect to .*: invalid sslmode value.*; check address") as no:
+        build("postgresql://me@127.0.0.1:1/mimic?sslmode=maybe&password=s3cret", scratch=tmp_path)
+    assert "s3cret" not in str(no.value)
+
+
 @pytest.mark.skipif(not DEMO.is_dir(), reason="the MIMIC-IV demo is not here")
 def test_the_real_demo(tmp_path):
     built = build(DEMO, scratch=tmp_path)

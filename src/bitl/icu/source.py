@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from .. import _validate
 from ..errors import DataError
@@ -180,17 +180,24 @@ def _postgres(ibis: Any, address: str, renamed: Mapping[str, str]) -> Iterator[S
         port = parts.port or 5432
     except ValueError:
         raise DataError("The address of the database must read like postgresql://user@host:5432/mimiciv.") from None
-    secret = unquote(parts.password or "")
+    if "@" in parts.path + parts.query + parts.fragment:  # then a part of the password was taken for host or database
+        raise DataError(
+            "The address of the database has an '@' after the host; write '/', '?', '#' and '@' of a password as %2F, "
+            "%3F, %23 and %40."
+        )
+    options = dict(parse_qsl(parts.query))  # such as sslmode=require, which must not be ignored
+    secret = unquote(parts.password or "") or options.pop("password", "")
     name = f"the database {parts.path.strip('/') or 'postgres'!r} at {parts.hostname or 'localhost'}:{port}"
     try:
-        connection = ibis.postgres.connect(
-            host=parts.hostname or "localhost",
-            port=port,
-            user=unquote(parts.username) if parts.username else None,
-            password=secret or None,
-            database=parts.path.strip("/") or "postgres",
-            connect_timeout=10,
-        )
+        given = {
+            "host": parts.hostname or "localhost",
+            "port": port,
+            "user": unquote(parts.username) if parts.username else None,
+            "password": secret or None,
+            "database": parts.path.strip("/") or "postgres",
+            "connect_timeout": 10,
+        }
+        connection = ibis.postgres.connect(**{**given, **options})
     except (psycopg.Error, OSError) as error:  # some quote the address
         why = _first_line(error)
         why = why.replace(secret, "***") if secret else why
