@@ -109,6 +109,8 @@ def test_overlaps_are_refused_or_given_to_a_neighbour():
     assert bins("upper").bin_numbers([9, 10, 20, 21]).tolist() == [1, 0, 0, 0]
     with pytest.raises(DataError, match="contain each other"):
         Variable("x", (Bin("a", "< 100"), Bin("b", "[10, 20)"), Bin("c", ">= 100")), "1", overlaps="lower")
+    with pytest.raises(DataError, match=r"The bins of 'x' reach from 0 to 20, but its limits are \[0, 100\)"):
+        Variable("x", (Bin("a", "[0, 100)"), Bin("b", "[10, 20)")), "1", limits="[0, 100)", overlaps="upper")
     with pytest.raises(DataError, match=r"have the overlap \[5, 5\]"):
         Variable("x", (Bin("a", "<= 5"), Bin("b", ">= 5")), "1")
 
@@ -168,6 +170,12 @@ def test_files_that_cannot_be_read(tmp_path):
                 "reward": {"r": {"base": 1, "per_bin": {"y": 1}}},
             }
         )
+
+
+def test_an_interval_is_written_without_rounding():
+    for text in ("[0.12345678, 1234567)", "(150000, inf)", "[1e-07, 0.1]"):
+        assert Interval.parse(str(Interval.parse(text))) == Interval.parse(text)
+    assert str(Interval.parse("[100, 200)")) == "[100, 200)"
 
 
 def test_a_scheme_survives_the_way_to_plain_data_and_back():

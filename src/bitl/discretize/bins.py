@@ -65,7 +65,13 @@ class Interval:
         return above & below
 
     def __str__(self) -> str:
-        return f"{'[' if self.low_in else '('}{self.low:g}, {self.high:g}{']' if self.high_in else ')'}"
+        return f"{'[' if self.low_in else '('}{_exact(self.low)}, {_exact(self.high)}{']' if self.high_in else ')'}"
+
+
+def _exact(number: float) -> str:
+    """Write a number as short as it can be read back."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(float(number))
 
 
 @dataclass(frozen=True)
@@ -197,6 +203,7 @@ def _resolve(variable: Variable) -> tuple[Interval, ...]:
         edges[k + 1] = replace(right, low=cut, low_in=low_in)
         if edges[k + 1].empty or edges[k].empty:
             raise DataError(f"The bins {str(left)!r} and {str(right)!r} of {variable.name!r} contain each other.")
+    _cover_the_ends(variable, edges)  # a bin that reached to the end may have been cut
     resolved: list[Interval] = [Interval()] * len(edges)
     for k, i in enumerate(order):
         resolved[i] = edges[k]
