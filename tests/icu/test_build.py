@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import tiny
 
-from bitl import DataError
+from bitl import DataError, Task, Transitions
 from bitl.discretize import Scheme
 from bitl.icu import Rules, build, synthesise
+from bitl.icu.audit import Audit, batch_sections
 
 DEMO = Path(__file__).parents[3] / "shared" / "data" / "mimic-iv-demo"
 SCHEME = Scheme.example()
@@ -164,6 +165,42 @@ def test_the_audit_hides_small_counts(folder, tmp_path):
     assert '"stays": "<10"' in text
     assert "| all ICU stays | <10 | <10 |" in text
     assert '"stays": 5' in json.dumps(audit.plain(protect=False))
+
+
+def covered(visits):
+    """Return the audit of a batch with these visits ``[state, action]``."""
+    s, a = np.indices(visits.shape)
+    state, action = (np.repeat(x.ravel(), visits.ravel()) for x in (s, a))
+    batch = Transitions(state, action, np.zeros_like(state), num_states=len(visits), num_actions=visits.shape[1])
+    return Audit(batch_sections(batch, Task(reward=np.zeros(len(visits)), discount=0.9), share=0.05))
+
+
+def test_a_small_count_cannot_be_had_from_a_share_or_by_subtraction():
+    audit = covered(np.array([[500, 40, 3], [300, 5, 0], [100, 60, 0]]))
+    shown = audit.plain()
+    assert [(row["steps"], row["share"]) for row in shown["actions"]] == [
+        (900, 0.893),
+        ("hidden", "hidden"),  # 1,008 - 900 - 105 is the last one
+        ("<10", "<1.0 %"),
+    ]
+    assert [list(row.values())[1:] for row in shown["actions_per_state"]] == [
+        [500, "hidden", "<10"],
+        [300, "<10", 0],
+        [100, 60, 0],
+    ]
+    assert "| hidden | hidden |" in audit.markdown()
+    plain = audit.plain(protect=False)
+    assert [row["steps"] for row in plain["actions"]] == [900, 105, 3]
+    assert plain["actions"][2]["share"] == round(3 / 1008, 6)
+
+
+def test_nothing_hides_that_gives_nothing_away():
+    shown = covered(np.array([[500, 4, 12], [300, 5, 30], [100, 0, 0]])).plain()
+    assert [row["steps"] for row in shown["actions"]] == ["hidden" if n == 42 else n for n in (900, "<10", 42)]
+    assert [list(row.values())[2] for row in shown["actions_per_state"]] == ["<10", "<10", 0]
+    assert [list(row.values())[3] for row in shown["actions_per_state"]] == ["hidden", 30, 0], "they add up to the 42"
+    both_one = covered(np.array([[50, 1], [30, 1], [10, 20]])).plain()  # 22 - 20 leaves 1 and 1
+    assert [list(row.values())[2] for row in both_one["actions_per_state"]] == ["<10", "<10", "hidden"]
 
 
 # ---------------------------------------------------------------------------------------------------- bad input

@@ -5,6 +5,7 @@ Counts of 1 to 9 are shown as "<10" unless asked otherwise, so that a report nev
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ from .grid import CARRIED, MEASURED, UNKNOWN, Grid
 from .rules import VARIABLES, Rules
 
 SMALL = 10
+HIDDEN = "hidden"
 PREDICTS = 0.5  # a variable that explains more of the action's entropy than this is suspect
 MOSTLY_IMPUTED = 0.5
 LEAKS = 0.01
@@ -31,17 +33,35 @@ class Count:
     """A number of stays, patients or transitions, which small ones may not be shown of."""
 
     number: int
+    beside: bool = False  #: a small count could be had by subtracting this one from a total, so this one hides with it
 
     def shown(self, protect: bool) -> int | str:
-        """Return the number, or "<10" for 1 to 9."""
-        return f"<{SMALL}" if protect and 0 < self.number < SMALL else self.number
+        """Return the number, or "<10" for 1 to 9, or "hidden" for one that would give those away."""
+        if protect and 0 < self.number < SMALL:
+            return f"<{SMALL}"
+        return HIDDEN if protect and self.beside else self.number
 
 
 @dataclass(frozen=True)
 class Share:
-    """A number between 0 and 1, shown as a per cent."""
+    """A share of a total, shown as a per cent; as hidden as the number behind it, which it would give away."""
 
-    value: float
+    number: int
+    total: int
+    beside: bool = False
+
+    @property
+    def value(self) -> float:
+        """The share, 0 to 1."""
+        return self.number / self.total
+
+    def shown(self, protect: bool) -> float | str:
+        """Return the share, or what may be said of it; a shareable one has three decimals."""
+        if protect and 0 < self.number < SMALL:
+            return f"<{min(100.0, math.ceil(1000 * SMALL / self.total) / 10):.1f} %"
+        if protect and self.beside:
+            return HIDDEN
+        return round(self.value, 3 if protect else 6)
 
 
 @dataclass(frozen=True)
@@ -85,7 +105,11 @@ class Audit:
             lines += ["| --- " * len(section.columns) + "|"]
             lines += ["| " + " | ".join(row) + " |" for row in section.cells(protect)] + [""]
         if protect:
-            lines += [f"Counts of 1 to {SMALL - 1} are shown as <{SMALL}.", ""]
+            lines += [
+                f"Counts of 1 to {SMALL - 1} are shown as <{SMALL}, and a count that would give one away by "
+                f"subtraction as {HIDDEN}.",
+                "",
+            ]
         return "\n".join(lines)
 
 
@@ -118,7 +142,7 @@ def missing_section(grid: Grid, scheme: Scheme) -> Section:
         origin = grid.origin[variable.column]
         ever = np.zeros(int(grid.stay.max()) + 1, dtype=np.bool_)
         np.logical_or.at(ever, grid.stay, origin != UNKNOWN)
-        shares = [Share(float((origin == kind).mean())) for kind in (MEASURED, CARRIED, UNKNOWN)]
+        shares = [Share(int((origin == kind).sum()), len(origin)) for kind in (MEASURED, CARRIED, UNKNOWN)]
         rows.append((variable.label, variable.unit, *shares, Count(int((~ever).sum()))))
     columns = ("variable", "unit", "measured in the step", "carried forward", "nothing known", "stays without any")
     return Section("missingness", "Where the values of the states come from", columns, tuple(rows))
@@ -130,27 +154,45 @@ def batch_sections(batch: Transitions, task: Task, *, share: float) -> tuple[Sec
     expert = ExpertActions.at_least(counts, share=share)
     S, A = expert.valid.shape
     visits = counts.visits
-    loops = float((batch.state == batch.next_state).mean())
+    loops = int((batch.state == batch.next_state).sum())
     facts = (
         ("transitions", Count(len(batch))),
-        ("self-loops (the state stays the same)", Share(loops)),
+        ("self-loops (the state stays the same)", Share(loops, len(batch))),
         (f"states visited, of {S}", int(expert.visited.sum())),
         (f"pairs of state and action seen, of {S * A}", int((visits > 0).sum())),
         (f"valid actions (taken in at least {100 * share:g} % of the visits)", int(expert.valid.sum())),
         ("states with more than one valid action", int(expert.stochastic.sum())),
         ("constraints", len(Constraints.of(expert, task))),
     )
+    taken = visits.sum(axis=0).astype(np.int64)
+    also = _beside(taken)
     actions = tuple(
-        (labels.action(a), Count(int(visits[:, a].sum())), Share(float(visits[:, a].sum() / visits.sum())))
+        (labels.action(a), Count(int(taken[a]), bool(also[a])), Share(int(taken[a]), len(batch), bool(also[a])))
         for a in range(A)
     )
     order = np.flatnonzero(visits.sum(axis=1) > 0)
-    table = tuple((labels.state(int(s)), *(Count(int(visits[s, a])) for a in range(A))) for s in order)
+    cells = visits[order].astype(np.int64)
+    also = np.stack([_beside(cells[:, a], total_hides=bool(also[a])) for a in range(A)], axis=1)
+    table = tuple(
+        (labels.state(int(s)), *(Count(int(cells[i, a]), bool(also[i, a])) for a in range(A)))
+        for i, s in enumerate(order)
+    )
     return (
         Section("coverage", "What the batch covers", ("", "number"), facts),
         Section("actions", "Actions", ("action", "steps", "share"), actions),
         Section("actions_per_state", "Actions per state", ("state", *(labels.action(a) for a in range(A))), table),
     )
+
+
+def _beside(numbers: IntArray, *, total_hides: bool = False) -> BoolArray:
+    """Return which numbers must hide too, lest subtracting from the total give a small one, or adding up the total."""
+    small = (numbers > 0) & (numbers < SMALL)
+    found = np.zeros(len(numbers), dtype=np.bool_)
+    known = small.sum() == 1 or numbers[small].sum() in (small.sum(), (SMALL - 1) * small.sum())
+    others = np.flatnonzero(numbers >= SMALL)
+    if others.size and (known if small.any() else total_hides):
+        found[others[np.argmin(numbers[others])]] = True
+    return found
 
 
 def leak_warnings(batch: Transitions, scheme: Scheme | None) -> list[str]:
@@ -210,13 +252,11 @@ def _entropy(p: Any) -> float:
 
 
 def _text(cell: Any, protect: bool) -> str:
-    if isinstance(cell, Share):
+    value = _plain(cell, protect)
+    if isinstance(cell, Share) and not isinstance(value, str):
         return f"{100 * cell.value:.1f} %"
-    value = cell.shown(protect) if isinstance(cell, Count) else cell
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _plain(cell: Any, protect: bool) -> Any:
-    if isinstance(cell, Count):
-        return cell.shown(protect)
-    return round(cell.value, 6) if isinstance(cell, Share) else cell
+    return cell.shown(protect) if isinstance(cell, Count | Share) else cell
