@@ -98,6 +98,26 @@ def test_window_and_length(folder, tmp_path):
     assert len(build(folder, scratch=tmp_path, rules=looser).batch.state) == 24 + 23 + 48
 
 
+def test_a_value_outside_the_schemes_limits_is_no_measurement(tmp_path):
+    folder = tiny.write(
+        tmp_path / "mimic",
+        change_table(
+            "icu/chartevents", lambda rows: [*rows, [1, 31, tiny.IN.format("02:30"), 220052, "25", 25, "mmHg"]]
+        ),
+    )
+    narrow = SCHEME.to_dict()
+    narrow["variable"][1]["limits"] = "[30, 200]"
+    built = build(folder, scratch=tmp_path, rules=rules(), scheme=Scheme.from_dict(narrow))
+    assert bins(built)[3] == [1, 1, 1, 1], "the low pressure before is carried on, not replaced by a normal one"
+    plain = built.audit.plain(protect=False)
+    assert (plain["measurements"][0]["values"], plain["measurements"][0]["left out"]) == (5, 2)
+    assert plain["missingness"][1]["measured in the step"] == 0.6
+    narrow["variable"][2]["limits"] = "[3, 14]"
+    narrow["variable"][2] |= {"bins": [{"label": "GCS", "interval": "[3, 14]"}], "normal": 14}
+    plain = build(folder, scratch=tmp_path, rules=rules(), scheme=Scheme.from_dict(narrow)).audit.plain(protect=False)
+    assert plain["missingness"][2]["nothing known"] == 1.0, "a sum of 15 is assumed to be 14, and said to be assumed"
+
+
 def test_ids_are_kept_only_on_request(folder, tmp_path):
     built = build(folder, scratch=tmp_path, rules=rules(), keep_ids=True)
     assert built.batch.patient.tolist() == [1] * 4

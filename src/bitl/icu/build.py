@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._types import BoolArray, FloatArray, IntArray
-from ..discretize import Scheme
+from ..discretize import Interval, Scheme
 from ..errors import DataError
 from ..labels import Labels
 from ..task import Task
@@ -76,14 +76,15 @@ def build(
             raise DataError(
                 f"The scheme asks for the column {variable.column!r}; from MIMIC-IV come {', '.join(COLUMNS)}."
             )
+    limits = {variable.column: variable.limits for variable in scheme.variables}
     with open_source(mimic, scratch=scratch, renamed=renamed, memory=memory) as source:
-        stays, values, treatments = _fetch(source, rules, on_step)
+        stays, values, treatments = _fetch(source, rules, limits, on_step)
     on_step("laying out the grid")
     _check_units(values, scheme)
     section, kept = _cohort(stays, values, rules)
     order = np.flatnonzero(kept)[np.argsort(stays["stay_id"][kept], kind="stable")]
     stay_ids, subject = stays["stay_id"][order], stays["subject_id"][order]
-    grid = make_grid(stay_ids, stays["hours"][order], values, treatments, rules)
+    grid = make_grid(stay_ids, stays["hours"][order], values, treatments, rules, limits)
     batch = _batch(grid, scheme, rules, stay_ids, subject, keep_ids)
     missing = report.missing_section(grid, scheme)
     measured = report.measurement_section(values, np.isin(values["stay_id"], stay_ids))
@@ -122,13 +123,15 @@ def task_of(scheme: Scheme, reward: str, *, discount: float = 0.95) -> Task:
     return Task(reward=R, discount=discount, labels=Labels(scheme.labels, ACTIONS))
 
 
-def _fetch(source: Source, rules: Rules, on_step: Callable[[str], None]) -> tuple[Any, Any, Any]:
+def _fetch(
+    source: Source, rules: Rules, limits: Mapping[str, Interval], on_step: Callable[[str], None]
+) -> tuple[Any, Any, Any]:
     on_step("reading icustays and patients")
     stays = _arrays(source.fetch(queries.all_stays(source)))
     parts = []
     for table in ("chartevents", "labevents"):
         on_step(f"reading {table}")
-        parts.append(_arrays(source.fetch(queries.values(source, rules, table))))
+        parts.append(_arrays(source.fetch(queries.values(source, rules, table, limits))))
     # a quantity may come from both tables in one step: later rows win, so charted values stand behind laboratory ones
     values = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     on_step("reading inputevents")

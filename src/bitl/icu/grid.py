@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._types import BoolArray, FloatArray, IntArray
-from ..discretize import Scheme
+from ..discretize import Interval, Scheme
 from .rules import COLUMNS, VARIABLES, Rules
 
 MEASURED, CARRIED, UNKNOWN = 0, 1, 2
@@ -40,10 +40,18 @@ def steps_of(hours: FloatArray, rules: Rules) -> IntArray:
     return np.floor(used / rules.step_hours + 1e-9).astype(np.int64)
 
 
-def make_grid(stay_ids: IntArray, hours: FloatArray, values: Any, treatments: Any, rules: Rules) -> Grid:
+def make_grid(
+    stay_ids: IntArray,
+    hours: FloatArray,
+    values: Any,
+    treatments: Any,
+    rules: Rules,
+    limits: Mapping[str, Interval],
+) -> Grid:
     """Lay measurements and treatments of these stays (sorted by id) on the grid.
 
-    ``values`` and ``treatments`` are what :mod:`bitl.icu.queries` gives, as dicts of arrays.
+    ``values`` and ``treatments`` are what :mod:`bitl.icu.queries` gives, as dicts of arrays. A sum or
+    ratio outside the scheme's ``limits`` is unknown.
     """
     number = steps_of(hours, rules)
     points = number + 1 if rules.state_time == "before" else number
@@ -57,6 +65,8 @@ def make_grid(stay_ids: IntArray, hours: FloatArray, values: Any, treatments: An
         known[name] = _carry(raw, step, limit)
         fresh[name] = ~np.isnan(raw)
     columns = _columns(known, rules)
+    for name, interval in limits.items():
+        columns[name] = np.where(interval.covers(columns[name]), columns[name], np.nan)
     origin = {}
     for name in COLUMNS:
         measured = np.any([fresh[part] for part in PARTS[name]], axis=0) if name != "pf_ratio" else fresh["pao2"]
@@ -124,7 +134,7 @@ def states(grid: Grid, scheme: Scheme, rules: Rules) -> IntArray:
     filled, complete = {}, np.ones(len(grid.stay), dtype=np.bool_)
     for variable in scheme.variables:
         values = grid.columns[variable.column]
-        missing = np.isnan(values) | ~variable.limits.covers(np.nan_to_num(values, nan=-np.inf))
+        missing = np.isnan(values)
         assumed = variable.normal if variable.normal is not None else np.nan
         if rules.impute == "drop" or np.isnan(assumed):
             complete &= ~missing

@@ -5,8 +5,11 @@ Each event table is read once, and only what is needed of it leaves the engine: 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
+from ..discretize import Interval
 from .rules import COLLOIDS, CRYSTALLOIDS, MEASURES, VARIABLES, VASOPRESSORS, Measure, Rules
 from .source import Source
 
@@ -40,8 +43,10 @@ def eligible(source: Source, rules: Rules) -> Any:
     )
 
 
-def values(source: Source, rules: Rules, table: str) -> Any:
+def values(source: Source, rules: Rules, table: str, limits: Mapping[str, Interval]) -> Any:
     """Return the values of an event table by stay, variable (a number) and step.
+
+    ``limits`` are a scheme's, by column: values outside are no measurement either.
 
     Columns: stay_id, variable, step, value (by the rule ``within_step``), lowest, measured and refused (numbers of
     values inside and outside the limits).
@@ -60,7 +65,7 @@ def values(source: Source, rules: Rules, table: str) -> Any:
     )
     timed = timed.filter(timed.elapsed >= -3600 * rules.lookback_hours, ~timed.late)
     checked = timed.mutate(value=_fraction(timed), step=_step(timed.elapsed, rules))
-    checked = checked.mutate(good=_plausible(checked, measures))
+    checked = checked.mutate(good=_plausible(checked, measures, limits))
     return checked.group_by("stay_id", "variable", "step").aggregate(
         value=_chosen(checked, rules),
         lowest=checked.value.min(where=checked.good),
@@ -75,11 +80,18 @@ def _fraction(events: Any) -> Any:
     return per_cent.ifelse(events.value / 100.0, events.value)
 
 
-def _plausible(events: Any, measures: list[Measure]) -> Any:
+def _plausible(events: Any, measures: list[Measure], stated: Mapping[str, Interval]) -> Any:
     limits = {VARIABLES.index(measure.name): (measure.low, measure.high) for measure in measures}
     low = events.variable.cases(*((v, low) for v, (low, _) in limits.items()), else_=0.0)
     high = events.variable.cases(*((v, high) for v, (_, high) in limits.items()), else_=0.0)
-    return (events.value >= low) & (events.value <= high)
+    good = (events.value >= low) & (events.value <= high)
+    for name in sorted(stated.keys() & {measure.name for measure in measures}):
+        interval, other = stated[name], events.variable != VARIABLES.index(name)
+        if math.isfinite(interval.low):
+            good &= other | (events.value >= interval.low if interval.low_in else events.value > interval.low)
+        if math.isfinite(interval.high):
+            good &= other | (events.value <= interval.high if interval.high_in else events.value < interval.high)
+    return good
 
 
 def _step(elapsed: Any, rules: Rules) -> Any:
