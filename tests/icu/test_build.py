@@ -62,6 +62,12 @@ def test_the_attrition_names_every_filter(folder, tmp_path):
     assert counts["creatinine"] == (1, 0)
 
 
+def test_a_stay_without_a_patient_is_counted(tmp_path):
+    folder = tiny.write(tmp_path / "mimic", change_table("hosp/patients", lambda rows: rows[:5]))
+    rows = build(folder, scratch=tmp_path, rules=rules()).audit.plain(protect=False)["attrition"]
+    assert [row["stays"] for row in rows] == [5, 2, 1, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -272,7 +278,8 @@ def renamed(old, new):
             change_table("hosp/labevents", scaled("valuenum", 40.0)),
             r"The median of creatinine is 100; in mg/dL it should lie between 0.1 and 25",
         ),
-        (change_table("hosp/patients", lambda rows: rows[:1]), r"No stay is left after the filter 'all ICU stays'"),
+        (change_table("icu/icustays", lambda rows: rows[:1]), r"No stay is left after the filter 'all ICU stays'"),
+        (change_table("hosp/patients", lambda rows: rows[:1]), r"No stay is left after the filter 'age 18 to 80'"),
         (
             change_table("icu/chartevents", lambda rows: [row for row in rows if row[1] != 31]),
             r"No stay is left after the filter 'some mean arterial pressure at most 65 mmHg'; check the folder or",

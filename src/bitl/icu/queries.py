@@ -20,7 +20,7 @@ DIGITS = 6  # means are rounded, so that the order of adding up does not matter
 def all_stays(source: Source) -> Any:
     """Return every ICU stay with the age at admission and the length in hours."""
     stays, patients = source.table("icustays"), source.table("patients")
-    joined = stays.join(patients, "subject_id")
+    joined = stays.left_join(patients, "subject_id")  # a stay without a patient has no age, and is counted all the same
     seconds = joined.outtime.epoch_seconds() - joined.intime.epoch_seconds()
     return joined.select(
         "subject_id",
