@@ -236,12 +236,27 @@ def test_transitions_survive_the_way_to_a_file_and_back(batch, tmp_path):
             "The 'action' ids must be from 0 to 3. Got 4 in row 0 instead",
         ),
         ({"state": [None], "action": [0], "next_state": [0], "stay": [1]}, "'state' of .* has 1 empty values"),
+        (
+            {"state": [0, 0], "action": [0, 0], "next_state": [0, 0], "patient": ["a", None]},
+            "The column 'patient' of .* has 1 empty values; drop such rows first",
+        ),
     ],
 )
 def test_tables_that_are_no_transitions(batch, tmp_path, columns, sentence):
     parquet.write_table(pyarrow.table(columns), tmp_path / "t.parquet")
     with pytest.raises(DataError, match=sentence):
         read_transitions(tmp_path / "t.parquet", scheme=batch.scheme)
+
+
+def test_stays_may_be_numbered_anew_for_each_patient(batch, tmp_path):
+    columns = {"patient": ["a", "a", "b", "b"], "stay": [1, 2, 1, 1], "step": [0, 0, 0, 1], "state": [0, 1, 2, 3]}
+    table = pyarrow.table({**columns, "action": [0, 1, 2, 3], "next_state": [0, 0, 3, 3]})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    read = read_transitions(tmp_path / "t.parquet", scheme=batch.scheme)
+    assert len(np.unique(read.stay)) == 3
+    assert read.stay[2] == read.stay[3] != read.stay[0]
+    study = icu.run(read, settings=few(methods=("MLE",), validation=0))
+    np.testing.assert_allclose(study.task.start, [1 / 3, 1 / 3, 1 / 3, 0])
 
 
 def test_files_that_are_no_tables(tmp_path):
@@ -265,6 +280,10 @@ def test_a_full_disk_leaves_nothing_half_written(top, tmp_path):
     ("arguments", "sentence"),
     [
         (("build", "--mimic", "nowhere"), "bitl: There is no folder nowhere; give the one that holds"),
+        (
+            ("build", "--mimic", ".", "--out", "t.csv"),
+            "bitl: Transitions are written as Parquet; give a name that ends in .parquet instead of 't.csv'.",
+        ),
         (("build", "--mimic", ".", "--rule", "x=1"), "bitl: A rule reads like 'window_hours=0'; got 'x=1'."),
         (
             ("build", "--mimic", ".", "--rename", "x"),

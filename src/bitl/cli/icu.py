@@ -49,8 +49,9 @@ def build(
     """Build transitions from MIMIC-IV and show who was dropped and what is missing."""
     from ..icu import Rules
     from ..icu import build as build_transitions
-    from ..icu.files import write
+    from ..icu.files import check_target, write
 
+    check_target(out)
     rules, states, columns = Rules.parse(rule or ()), _scheme(scheme), _renamed(rename or ())
     with _steps() as told:
         built = build_transitions(

@@ -53,8 +53,17 @@ class IcuBatch:
         )
 
 
+def check_target(path: Path) -> None:
+    """Raise if transitions cannot go by this name: what is in a file called .csv is read as CSV."""
+    if path.suffix != ".parquet":
+        raise DataError(
+            f"Transitions are written as Parquet; give a name that ends in .parquet instead of {path.name!r}."
+        )
+
+
 def write(batch: IcuBatch, audit: Audit, path: Path, *, protect: bool = True) -> list[Path]:
     """Write transitions (Parquet) and beside them their audit (JSON, and to read): all of them or none."""
+    check_target(path)
     targets = [path, path.with_suffix(".audit.json"), path.with_suffix(".audit.md")]
     with ExitStack() as stack:
         readable, plain, table = (stack.enter_context(_files.replacing(target)) for target in reversed(targets))
@@ -109,8 +118,8 @@ def read_transitions(path: Path, *, scheme: Scheme | None = None) -> IcuBatch:
     checked = {name: _validate.ids(column, name, size=size[name]) for name, column in columns.items()}
     step = _ids(table, "step", path) if "step" in table.column_names else np.zeros(table.num_rows, dtype=np.int64)
     return IcuBatch(
-        patient=_groups(table, who),
-        stay=_groups(table, stay),
+        patient=_groups(table, path, who),
+        stay=_groups(table, path, stay, who),  # a hospital may number the stays of each patient from 1
         step=step,
         scheme=scheme,
         settings={key: about[key] for key in ("rules",) if key in about},
@@ -147,5 +156,7 @@ def _ids(table: Any, name: str, path: Path) -> Any:
     return table[name].to_numpy()
 
 
-def _groups(table: Any, name: str) -> IntArray:
-    return np.unique(table[name].to_numpy(), return_inverse=True)[1]
+def _groups(table: Any, path: Path, *names: str) -> IntArray:
+    """Number the different values, or combinations of values, of columns."""
+    numbers = [np.unique(_ids(table, name, path), return_inverse=True)[1] for name in names]
+    return np.unique(np.stack(numbers, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
