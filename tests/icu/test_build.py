@@ -332,6 +332,25 @@ def test_files_that_are_damaged(tmp_path):
         build(folder, scratch=tmp_path)
 
 
+def test_a_memory_that_is_none(tmp_path, folder):
+    with pytest.raises(DataError, match="DuckDB cannot work with a memory of 'lots'; give more, such as 1500MB"):
+        build(folder, scratch=tmp_path, memory="lots")
+    with pytest.raises(DataError, match="Not enough memory or disk space to read .*; allow more memory"):
+        build(folder, scratch=tmp_path, memory="1KB")
+    assert os.listdir(tmp_path) == []
+
+
+def test_times_may_have_fractions_of_a_second(folder, tmp_path):
+    def edit(name, rows):
+        late = ".000" if name == "icu/icustays" else ".750"
+        return [[f"{x}{late}" if str(x).startswith("2150-01-01 ") else x for x in row] for row in rows]
+
+    whole = build(folder, scratch=tmp_path, rules=rules())
+    finer = build(tiny.write(tmp_path / "finer", edit), scratch=tmp_path, rules=rules())
+    np.testing.assert_array_equal(whole.batch.state, finer.batch.state)
+    np.testing.assert_array_equal(whole.batch.action, finer.batch.action)
+
+
 def test_other_bad_input(tmp_path, folder):
     with pytest.raises(
         DataError, match=r"There is no folder .*nowhere; give the one that holds MIMIC-IV's hosp and icu"

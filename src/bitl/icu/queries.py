@@ -21,7 +21,7 @@ def all_stays(source: Source) -> Any:
     """Return every ICU stay with the age at admission and the length in hours."""
     stays, patients = source.table("icustays"), source.table("patients")
     joined = stays.left_join(patients, "subject_id")  # a stay without a patient has no age, and is counted all the same
-    seconds = joined.outtime.epoch_seconds() - joined.intime.epoch_seconds()
+    seconds = _seconds(joined.outtime) - _seconds(joined.intime)
     return joined.select(
         "subject_id",
         "stay_id",
@@ -29,8 +29,13 @@ def all_stays(source: Source) -> Any:
         "outtime",
         age=(joined.anchor_age + joined.intime.year() - joined.anchor_year).cast("float64"),
         hours=seconds.cast("float64") / 3600,
-        order=joined.intime.epoch_seconds().cast("float64"),
+        order=_seconds(joined.intime).cast("float64"),
     )
+
+
+def _seconds(time: Any) -> Any:
+    """Return whole seconds since 1970; the engines themselves keep fractions."""
+    return time.epoch_seconds().cast("float64").floor().cast("int64")
 
 
 def eligible(source: Source, rules: Rules) -> Any:
@@ -59,7 +64,7 @@ def values(source: Source, rules: Rules, table: str, limits: Mapping[str, Interv
     timed = joined.select(
         "stay_id",
         variable=joined.itemid.cases(*variable_of.items(), else_=-1),
-        elapsed=joined.charttime.epoch_seconds() - joined.intime.epoch_seconds(),
+        elapsed=_seconds(joined.charttime) - _seconds(joined.intime),
         late=joined.charttime > joined.outtime,
         value=joined.valuenum,
     )
@@ -131,8 +136,8 @@ def treatments(source: Source, rules: Rules) -> Any:
     colloid = joined.itemid.isin(COLLOIDS) & (amount.fill_null(0.0) > rules.colloid_ml) & (fast > rules.colloid_rate)
     kept = joined.mutate(
         kind=pressor.ifelse(1, (crystalloid | colloid).ifelse(2, 0)).cast("int64"),
-        begin=joined.starttime.epoch_seconds() - joined.intime.epoch_seconds(),
-        end=joined.endtime.epoch_seconds() - joined.intime.epoch_seconds(),
+        begin=_seconds(joined.starttime) - _seconds(joined.intime),
+        end=_seconds(joined.endtime) - _seconds(joined.intime),
     )
     kept = kept.filter(kept.kind > 0, kept.begin.notnull())
     return kept.select("stay_id", "kind", "begin", end=kept.end.fill_null(kept.begin))

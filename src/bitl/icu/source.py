@@ -102,14 +102,20 @@ def open_source(
         raise DataError(f"Cannot write to {scratch}: {error.strerror}; choose another folder.") from error
     connection = None
     try:
-        connection = ibis.duckdb.connect(
-            memory_limit=memory,
-            temp_directory=str(spill),
-            threads=_validate.workers(None),
-            preserve_insertion_order=False,
-        )
-        raw = {name: _read(connection, name, found, renamed) for name, found in files.items()}
         duckdb = _validate.optional_import("duckdb", "icu", "Reading MIMIC-IV")
+        try:
+            connection = ibis.duckdb.connect(
+                memory_limit=memory,
+                temp_directory=str(spill),
+                threads=_validate.workers(None),
+                preserve_insertion_order=False,
+            )
+        except duckdb.Error:
+            raise DataError(f"DuckDB cannot work with a memory of {memory!r}; give more, such as 1500MB.") from None
+        try:
+            raw = {name: _read(connection, name, found, renamed) for name, found in files.items()}
+        except duckdb.Error as error:
+            raise DataError(_without_rows(error, str(mimic))) from None
         yield Source(str(mimic), connection, raw, (duckdb.Error, OSError), renamed)
     finally:
         if connection is not None:
