@@ -278,6 +278,10 @@ def renamed(old, new):
             change_table("hosp/labevents", scaled("valuenum", 40.0)),
             r"The median of creatinine is 100; in mg/dL it should lie between 0.1 and 25",
         ),
+        (
+            change_table("hosp/patients", lambda rows: [*rows, *rows[1:]]),
+            r"The tables icustays and patients of .* give 5 stays more than once; were they loaded twice\?",
+        ),
         (change_table("icu/icustays", lambda rows: rows[:1]), r"No stay is left after the filter 'all ICU stays'"),
         (change_table("hosp/patients", lambda rows: rows[:1]), r"No stay is left after the filter 'age 18 to 80'"),
         (
@@ -335,7 +339,7 @@ def test_files_that_are_damaged(tmp_path):
 def test_a_memory_that_is_none(tmp_path, folder):
     with pytest.raises(DataError, match="DuckDB cannot work with a memory of 'lots'; give more, such as 1500MB"):
         build(folder, scratch=tmp_path, memory="lots")
-    with pytest.raises(DataError, match="Not enough memory or disk space to read .*; allow more memory"):
+    with pytest.raises(DataError, match=r"Not enough memory or disk space to read .*; allow more memory"):
         build(folder, scratch=tmp_path, memory="1KB")
     assert os.listdir(tmp_path) == []
 

@@ -128,6 +128,12 @@ def _fetch(
 ) -> tuple[Any, Any, Any]:
     on_step("reading icustays and patients")
     stays = _arrays(source.fetch(queries.all_stays(source)))
+    twice = int((np.unique(stays["stay_id"], return_counts=True)[1] > 1).sum())
+    if twice:  # each copy would become a stay of its own, without measurements
+        raise DataError(
+            f"The tables icustays and patients of {source.name} give {twice} stays more than once; were they loaded "
+            "twice?"
+        )
     parts = []
     for table in ("chartevents", "labevents"):
         on_step(f"reading {table}")
