@@ -368,7 +368,9 @@ def test_other_bad_input(tmp_path, folder):
     with pytest.raises(DataError, match="No transition is left: every step has an unknown value; use impute 'normal'"):
         build(unknown, scratch=tmp_path, rules=rules(impute="drop"))
     warned = build(unknown, scratch=tmp_path, rules=rules()).audit.warnings
-    assert any(words.startswith("creatinine is unknown in 100 % of the steps") for words in warned)
+    assert "creatinine is unknown in 100 % of the steps, where its normal value is assumed." in warned
+    dropped = build(folder, scratch=tmp_path, rules=rules(impute="drop")).audit.warnings
+    assert "PaO2/FiO2 is unknown in 60 % of the steps, which are dropped." in dropped
 
 
 @pytest.mark.parametrize(

@@ -205,8 +205,10 @@ def test_small_counts_are_hidden_in_questions(batch):
     study = icu.run(batch, settings=few(methods=("MLE", "ITL")))
     visits = study.train.counts.visits
     s, a = (int(i) for i in np.argwhere((visits > 0) & (visits < 10))[0])
-    assert icu_report.note(study, s, a, protect=True).startswith("seen <10 times here in the data")
+    assert icu_report.note(study, s, a, protect=True).startswith("seen <10 times here in the patients learned from")
     assert icu_report.note(study, s, a, protect=False).startswith(f"seen {int(visits[s, a])} times")
+    whole = icu.run(batch, settings=few(methods=("MLE",), validation=0))
+    assert " times here in the data; " in icu_report.note(whole, s, a, protect=True)
 
 
 def test_transitions_survive_the_way_to_a_file_and_back(batch, tmp_path):

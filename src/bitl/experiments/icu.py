@@ -1,9 +1,9 @@
 """The hypotension study on transitions of ICU stays: the paper's tables, epsilon tuning and counterfactuals.
 
-Patients, not stays, are split: what is held out was never seen in any form. Matching is judged on the held-out
+Patients, not stays, are split: nothing is learned from those held out. Matching is judged on the held-out
 patients, in the states they visit: against the action taken most often there (*best*) and the valid ones (*epsilon*).
 The same against the patients that were learned from says whether a policy stays within what clinicians do. Values are
-expected from the states in which stays begin.
+expected from the states in which stays begin, those of all patients; this weighs regret, and no method learns from it.
 """
 
 from __future__ import annotations

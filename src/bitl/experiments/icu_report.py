@@ -111,7 +111,8 @@ def tuning_csv(study: Study) -> str:
 def note(study: Study, state: int, action: int, *, protect: bool) -> str:
     """Say how often the action of a question was seen."""
     times = Count(int(study.train.counts.visits[state, action])).shown(protect)
-    seen = "never seen here in the data" if times == 0 else f"seen {times} times here in the data"
+    where = "here in the data" if study.settings.validation == 0 else "here in the patients learned from"
+    seen = f"never seen {where}" if times == 0 else f"seen {times} times {where}"
     return f"{seen}; epsilon = {study.settings.epsilons[0]:g}"
 
 

@@ -227,10 +227,11 @@ def timing_warnings(grid: Grid, scheme: Scheme, rules: Rules) -> list[str]:
     return found
 
 
-def imputation_warnings(section: Section) -> list[str]:
-    """Warn of variables that are mostly assumed."""
+def imputation_warnings(section: Section, rules: Rules) -> list[str]:
+    """Warn of variables that are mostly assumed, or for want of which most steps are dropped."""
+    what = "where its normal value is assumed" if rules.impute == "normal" else "which are dropped"
     return [
-        f"{row[0]} is unknown in {100 * row[4].value:.0f} % of the steps, where its normal value is assumed."
+        f"{row[0]} is unknown in {100 * row[4].value:.0f} % of the steps, {what}."
         for row in section.rows
         if row[4].value > MOSTLY_IMPUTED
     ]

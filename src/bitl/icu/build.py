@@ -92,7 +92,7 @@ def build(
     warnings = [
         *report.timing_warnings(grid, scheme, rules),
         *report.leak_warnings(batch.transitions, scheme),
-        *report.imputation_warnings(missing),
+        *report.imputation_warnings(missing, rules),
     ]
     settings = {"rules": asdict(rules), "scheme": scheme.to_dict()}
     return Built(batch, report.Audit((section, measured, missing, *covered), tuple(warnings), settings))
