@@ -1,6 +1,6 @@
 """What the ICU study writes: tables beside the published ones, tuning, counterfactual figures, a page to read.
 
-Nothing here speaks of a single patient: counts of 1 to 9 are shown as "<10" unless asked otherwise.
+No row of a patient is written here, and counts of 1 to 9 are shown as "<10" unless asked otherwise.
 """
 
 from __future__ import annotations

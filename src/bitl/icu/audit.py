@@ -1,6 +1,6 @@
-"""What was kept, what was missing, what the batch covers: counted at every step, and safe to share.
+"""What was kept, what was missing, what the batch covers: counted at every step.
 
-Counts of 1 to 9 are shown as "<10" unless asked otherwise, so that a report never speaks of single patients.
+Counts of 1 to 9 are shown as "<10" unless asked otherwise. Actions are counted in steps, not in patients.
 """
 
 from __future__ import annotations
