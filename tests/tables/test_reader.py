@@ -74,10 +74,26 @@ def test_next_states_may_be_a_column_and_columns_have_any_name():
         table.start()
 
 
-def test_large_ids_are_kept_to_the_digit():
+def test_large_ids_are_kept_to_the_digit(tmp_path):
     big = 2**53
     table = read_table({"state": [big, big + 1], "action": [0, 0], "next_state": [big + 1, big]})
     assert table.labels.states == (str(big), str(big + 1))
+    path = write(tmp_path / "big.csv", f"state,action,next_state\n{big},0,{big + 1}\n{big + 1},0,{big}\n")
+    assert read_table(path).labels.states == (str(big), str(big + 1)), "also where all cells are text"
+
+
+def test_blank_cells_are_missing_in_every_column(tmp_path):
+    text = "episode,step,state,action\n1,0,3.0,0\n1,1,4.0,0\n1,2,3.0,0\n"
+    for row, words in (
+        ("  ,3,4.0,0", "without an episode"),
+        ("1,  ,4.0,0", "without a step"),
+        ("1,3,  ,0", "without a state"),
+    ):
+        table = read_table(write(tmp_path / "log.csv", text + row + "\n" + "2,0,3.0,0\n2,1,3.0,0\n"))
+        assert [(r.reason, r.lines.tolist()) for r in table.refused if len(r.lines) and r.lines[-1] == 5] == [
+            (words, [5])
+        ]
+        assert table.labels.states == ("3", "4")[: len(table.labels.states)], "a blank does not make numbers text"
 
 
 def test_labels_beyond_the_data_and_their_natural_order():

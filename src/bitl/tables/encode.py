@@ -18,6 +18,7 @@ from .sources import arrow
 MISSING = "without {}"
 NEGATIVE = "with a negative {}"
 FRACTION = "with a {} that is not a whole number"
+WHOLE = re.compile(r"[+-]?\d{1,300}")  # within the range of floats, so that it can be judged like them
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -67,7 +68,12 @@ class Gatherer:
             part = chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)
             codes[at : at + len(part)] = part
             at += len(part)
-        return Encoded(codes, max((chunk.dictionary for chunk in whole.chunks), key=len))
+        dictionary = max((chunk.dictionary for chunk in whole.chunks), key=len)
+        if arrow().types.is_string(dictionary.type):  # spaces are no value, whatever the column
+            compute = arrow(".compute")
+            empty = compute.equal(compute.utf8_trim_whitespace(dictionary), "").to_numpy(zero_copy_only=False)
+            codes[np.append(empty, False)[codes]] = -1
+        return Encoded(codes, dictionary)
 
 
 def clean(values: Iterable[Any], role: str, *, numeric: bool) -> tuple[list[str | None], list[str | None]]:
@@ -77,8 +83,10 @@ def clean(values: Iterable[Any], role: str, *, numeric: bool) -> tuple[list[str 
     for value in values:
         label: str | None = None
         reason: str | None = None
-        if numeric:
-            number = value if isinstance(value, int) else float(value)
+        if isinstance(value, str) and not value.strip():
+            reason = MISSING.format(f"a{'n' if role[0] in 'aeio' else ''} {role}")
+        elif numeric:
+            number = _number(value)
             if not math.isfinite(number) or number != math.floor(number):
                 reason = FRACTION.format(role)
             elif number < 0:
@@ -95,12 +103,20 @@ def clean(values: Iterable[Any], role: str, *, numeric: bool) -> tuple[list[str 
     return labels, reasons
 
 
+def _number(value: Any) -> int | float:
+    """Return a number or text as a number, whole ones to the last digit."""
+    if isinstance(value, str) and WHOLE.fullmatch(value.strip()):
+        return int(value)
+    return value if isinstance(value, int) else float(value)
+
+
 def looks_numeric(values: Sequence[Any]) -> bool:
-    """Return whether every value is a number, or text that reads as one."""
-    return bool(values) and all(
+    """Return whether every value is a number, or text that reads as one; blank cells do not count."""
+    filled = [v for v in values if not (isinstance(v, str) and not v.strip())]
+    return bool(filled) and all(
         (isinstance(v, int | float) and not isinstance(v, bool))
         or (isinstance(v, str) and NUMBER.fullmatch(v.strip()) is not None)
-        for v in values
+        for v in filled
     )
 
 
