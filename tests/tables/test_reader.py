@@ -1,5 +1,7 @@
 """Tables in every form people have them, and what is wrong with them, by line."""
 
+import gzip
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -162,6 +164,27 @@ def test_steps_may_be_times_or_text_and_gaps_are_not_bridged():
     table = read_table({**LOG, "step": [0, 1, 5, 0, 1]})
     assert (len(table), table.gaps) == (2, 1)
     assert "1 row has no next state because the following step is missing" in str(table)
+
+
+@pytest.mark.parametrize("lost", ["1,c", ",c,x"])
+def test_rows_that_cannot_be_placed_are_not_bridged(tmp_path, lost):
+    """Without steps, nobody knows that b was followed by d: the line between them may be of the same episode."""
+    text = f"episode,state,action\n1,a,x\n1,b,x\n{lost}\n1,d,x\n1,e,x\n2,a,x\n2,b,x\n"
+    table = read_table(write(tmp_path / "log.csv", text))
+    names = table.labels.states
+    pairs = [(names[s], names[t]) for s, t in zip(table.state, table.next_state, strict=True)]
+    assert pairs == [("a", "b"), ("d", "e"), ("a", "b")]
+    assert {r.reason: r.lines.tolist() for r in table.refused}["before a row that cannot be placed"] == [3]
+    complete = read_table(write(tmp_path / "log.csv", text.replace(lost, "3,c,x")))
+    assert (len(complete), complete.refused) == (4, ()), "a row of another episode is in nobody's way"
+
+
+def test_compressed_files_may_be_cut_within_a_letter(tmp_path):
+    """What is read of a file to see its header may end in the middle of a letter of two bytes."""
+    for shift in range(7):
+        text = "x" * shift + "episode,state,action\n" + "1,é,x\n" * 10_000
+        (tmp_path / "log.csv.gz").write_bytes(gzip.compress(text.encode()))
+        assert len(read_table(tmp_path / "log.csv.gz", episode="x" * shift + "episode")) == 9_999
 
 
 def test_rewards_may_be_a_column(tmp_path):

@@ -70,6 +70,7 @@ def read_table(
     work = _Rows(blank)
     code, labels = _encode(raw, work, states or (), actions or ())
     order, first, last, number = _order(raw, work)
+    _refuse_bridges(raw, work, order, last, source)
     follow, ends, gaps = _next_states(code, roles, work, order, last, number)
     good = order[(work.reason == 0)[order] & ~(ends | gaps)[order]]
     rare = _rare(code["action"], good, labels)
@@ -197,6 +198,21 @@ def _sorted(chosen: IntArray, episode: IntArray, step: FloatArray | None) -> Int
     if step is None:
         return chosen[np.argsort(e, kind="stable")]
     return chosen[np.lexsort((step[chosen], e))]
+
+
+def _refuse_bridges(raw: dict[str, Encoded], work: _Rows, order: IntArray, last: BoolArray, source: Source) -> None:
+    """Refuse rows whose successor by the order of the file may be a row that cannot be placed.
+
+    Where steps are counted, a lost row shows as a missing step.
+    """
+    if "next_state" in raw or "step" in raw:
+        return
+    lost = np.flatnonzero((raw["episode"].codes < 0) & (work.reason >= 0))
+    holes = np.sort(np.concatenate([source.holes(), lost]))
+    between = np.diff(np.searchsorted(holes, order, side="right")) > 0
+    bridge = np.zeros(len(last), np.bool_)
+    bridge[order[:-1]] = between
+    work.refuse(bridge & ~last, "before a row that cannot be placed")
 
 
 def _next_states(

@@ -45,6 +45,10 @@ class Source:
         """Return the numbers by which the source counts these rows."""
         return index
 
+    def holes(self) -> IntArray:
+        """Return, for each line that could not be read, the index of the row that follows it, ascending."""
+        return np.empty(0, np.int64)
+
     def fingerprint(self) -> str:
         """Return a digest of the bytes of a file, or nothing."""
         return ""
@@ -88,9 +92,12 @@ class CsvSource(Source):
 
     def numbers(self, index: IntArray) -> IntArray:
         """Return line numbers; lines that were skipped count."""
+        return np.asarray(index + 2 + np.searchsorted(self.holes(), index, side="right"))
+
+    def holes(self) -> IntArray:
+        """Return, for each line that could not be read, the index of the row that follows it, ascending."""
         broken = np.sort(np.asarray(self.broken, dtype=np.int64))
-        before = broken - 2 - np.arange(len(broken))
-        return np.asarray(index + 2 + np.searchsorted(before, index, side="right"))
+        return np.asarray(broken - 2 - np.arange(len(broken)))
 
     def fingerprint(self) -> str:
         """Return the digest of the file."""
@@ -165,14 +172,13 @@ def _parquet(path: Path) -> Source:
 
 
 def _csv(path: Path) -> Source:
+    import codecs
     import csv
 
     pa = arrow()
     try:
-        with _open(path) as file:
-            head = file.read(1 << 16).decode(
-                "utf-8-sig", errors="strict" if path.stat().st_size < 1 << 16 else "ignore"
-            )
+        with _open(path) as file:  # what was read may end within a character: an incremental decoder waits for the rest
+            head = codecs.getincrementaldecoder("utf-8-sig")().decode(file.read(1 << 16))
     except UnicodeDecodeError:
         raise DataError(f"{path} is not text in UTF-8; save it as CSV in that encoding.") from None
     except (pa.ArrowException, OSError) as error:
