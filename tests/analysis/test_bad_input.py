@@ -99,6 +99,19 @@ def test_a_reward_column_needs_a_value_for_every_state(run, here):  # noqa: F811
     assert json.loads(out)["data"]["columns"]["reward"] == "pay"
 
 
+def test_names_that_no_file_can_have(run, here):  # noqa: F811
+    name = "x" * 300
+    refused(run(*FIT[:-1], name), f"Cannot write to {name}: File name too long; choose another folder.")
+    refused(run(*FIT, "--reward", name), f"The reward file {name} cannot be read: File name too long.")
+    refused(run("inspect", f"{name}.csv"), f"{name}.csv cannot be read: File name too long.")
+
+
+def test_labels_in_error_messages_are_not_markup(run, here):  # noqa: F811
+    edit(here / "ward.csv", "low BP / kidneys ok", "[/b] :x:")
+    refused(run(*FIT), "has no reward for the state 'very [/b] :x:'; add a line")
+    assert ":x:" in run("inspect", "ward.csv", *COLUMNS)[1]
+
+
 def test_unwritable_output(run, here):  # noqa: F811
     (here / "file").write_text("mine")
     for arguments in (

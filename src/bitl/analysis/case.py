@@ -140,7 +140,10 @@ def _reward_source(settings: Settings) -> tuple[RewardTable | None, str | None]:
     name = settings.reward
     if name.startswith(COLUMN):
         return None, name.removeprefix(COLUMN)
-    is_file = Path(name).is_file()
+    try:
+        is_file = Path(name).is_file()
+    except OSError as error:  # a folder that may not be searched, a name that is too long
+        raise DataError(f"The reward file {name} cannot be read: {error.strerror}.") from error
     columns = [] if settings.data.startswith(MINARI) else open_source(settings.data).names
     if is_file and name in columns:
         raise DataError(

@@ -207,9 +207,9 @@ def plain(value: Any) -> Any:
 def check_writable(path: Path) -> None:
     """Raise before any long work if nothing can be written there; a folder is not made yet."""
     place = path
-    while not place.exists():
-        place = place.parent
     try:
+        while not place.exists():  # raises where a folder may not be searched or a name is too long
+            place = place.parent
         if not place.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         with tempfile.TemporaryFile(dir=place):

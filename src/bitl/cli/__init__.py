@@ -53,7 +53,8 @@ def main() -> None:
     try:
         app()
     except BitlError as error:
-        errors.print(f"bitl: {error}", style="red", highlight=False, soft_wrap=True)
+        # labels may hold brackets, which are not markup
+        errors.print(f"bitl: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         sys.exit(2)
     except (KeyboardInterrupt, SystemExit) as end:
         if isinstance(end, SystemExit) and end.code != INTERRUPTED:  # typer turns Ctrl-C into this code

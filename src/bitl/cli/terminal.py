@@ -16,8 +16,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-console = Console()
-errors = Console(stderr=True)
+console = Console(emoji=False)  # a label such as :x: is a label
+errors = Console(stderr=True, emoji=False)
 
 
 @contextmanager

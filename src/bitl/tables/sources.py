@@ -150,7 +150,11 @@ def open_source(data: Any) -> Source:
 
 
 def _file(path: Path) -> Source:
-    if not path.exists():
+    try:
+        found = path.exists()
+    except OSError as error:  # a folder that may not be searched, a name that is too long
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from error
+    if not found:
         raise DataError(f"There is no file {path}; check the name and the folder you are in.")
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if path.is_dir() or suffixes[-1:] in ([".parquet"], [".pq"]):
