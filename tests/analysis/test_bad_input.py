@@ -154,6 +154,31 @@ def test_another_case_is_not_overwritten(run, copy):  # noqa: F811
     assert not (copy / "case" / "posterior.nc").exists()
 
 
+def test_a_run_that_fails_changes_nothing(run, copy):  # noqa: F811
+    refused(run("fit", *CASE, "--epsilon", "40", "--out", "new"), "No model satisfies the constraints at epsilon = 40")
+    assert not (copy / "new").exists(), "so that the next try, with another epsilon, may go there"
+    before = {path.name: path.read_bytes() for path in (copy / "case").iterdir()}
+    refused(run(*FIT, "--epsilon", "40", "--replace"), "No model satisfies the constraints")
+    assert {path.name: path.read_bytes() for path in (copy / "case").iterdir()} == before
+
+
+def test_two_reward_columns_are_two_cases(run, here):  # noqa: F811
+    rows = ["episode,state,action,next_state,pay,fee"]
+    rows += ["1,a,x,b,0,2", "1,b,x,b,1,0", "2,a,y,b,0,2", "2,b,y,b,1,0"]
+    (here / "t.csv").write_text("\n".join(rows))
+    arguments = ["fit", "t.csv", "--discount", "0.5", "--epsilon", "3", "--method", "mle", "--out", "case"]
+    assert run(*arguments, "--reward", "pay")[0] == 0
+    assert run(*arguments, "--reward", "column:pay")[0] == 0, "the same by another name"
+    refused(run(*arguments, "--reward", "fee"), 'case was written with the reward column "pay", not "fee"; choose')
+
+
+def test_a_file_of_the_same_name_elsewhere_is_not_the_data(run, copy, monkeypatch):  # noqa: F811
+    (copy / "desk").mkdir()
+    (copy / "desk" / "ward.csv").write_text("another table")
+    monkeypatch.chdir(copy / "desk")
+    assert run("transfer", "../case", "--reward", "../kidney_reward.csv", "--out", "answer")[0] == 0
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [

@@ -61,10 +61,14 @@ class Folder:
 
     path: Path
     summary: dict[str, Any]
+    new: Case | None = None  #: the case of a folder that is not written yet
 
     @classmethod
     def create(cls, path: Path, case: Case, *, replace: bool = False) -> Folder:
-        """Open the folder for a case, new or of the same case; another case is not overwritten unless asked to."""
+        """Open the folder for a case, new or of the same case; another case is not overwritten unless asked to.
+
+        A new folder is written by :meth:`begin`, so that a run that fails leaves everything as it was.
+        """
         check_writable(path)
         if (path / SUMMARY).exists() and not replace:
             folder = cls.open(path)
@@ -79,13 +83,17 @@ class Folder:
             "reward_from_here": _relative(case.settings.reward, path),
             "commands": [],
         }
-        folder = cls(path, summary)
-        if replace:
-            for name in (ESTIMATE, POSTERIOR):
-                (path / name).unlink(missing_ok=True)
-        save_problem(path / PROBLEM, case)
-        folder.write()
-        return folder
+        return cls(path, summary, case)
+
+    def begin(self) -> None:
+        """Write what a new folder begins with, once there is a result; only now the case it replaces goes."""
+        if self.new is None:
+            return
+        for name in (ESTIMATE, POSTERIOR):
+            (self.path / name).unlink(missing_ok=True)
+        save_problem(self.path / PROBLEM, self.new)
+        self.write()
+        self.new = None
 
     @classmethod
     def open(cls, path: Path) -> Folder:
@@ -114,6 +122,9 @@ class Folder:
         for kind, key in (("data", "fingerprint"), ("reward file", "reward_fingerprint")):
             if self.summary["data"].get(key) != case.about[key]:
                 raise DataError(f"The {kind} changed since {self.path} was written; {advice}.")
+        was, now = (about.get("columns", {}).get("reward") for about in (self.summary["data"], case.about))
+        if was != now:  # columns of the same file: no fingerprint tells them apart
+            raise DataError(f"{self.path} was written with the reward column {_word(was)}, not {_word(now)}; {advice}.")
         for key in old.keys() | new.keys():
             if old.get(key) != new.get(key) and key not in ("data", "reward"):
                 was, now = _word(old.get(key)), _word(new.get(key))
@@ -130,12 +141,12 @@ class Folder:
             if known is None or name.startswith((COLUMN, MINARI)):
                 continue
             places = [Path(name)] + ([self.path / here] if here else [])
-            found = next((place for place in places if place.exists()), None)
-            if found is None:
+            found = [place for place in places if place.exists()]
+            if not found:
                 notes.append(f"The {kind} {name} is not where it was; the answers rest on what {self.path} recorded.")
-            elif file_fingerprint(found) != known:
+            elif all(file_fingerprint(place) != known for place in found):
                 raise DataError(
-                    f"The {kind} {found} changed since {self.path} was written; fit and sample again into another "
+                    f"The {kind} {found[0]} changed since {self.path} was written; fit and sample again into another "
                     "folder, or add --changed-data to go on with what was recorded."
                 )
         return notes

@@ -63,6 +63,7 @@ def fit(
     with waiting(f"fitting {method} ..."):
         step = run(case, method, seed=output.seed)
     if folder is not None:
+        folder.begin()
         save_estimate(folder.path / ESTIMATE, step.learned, case)  # type: ignore[arg-type]
         folder.record("fit", step.summary, command_line())
     certificate = step.summary["certificate"]
@@ -109,6 +110,7 @@ def sample(
             case, method, draws=draws, seed=output.seed, particles=particles, workers=output.workers, progress=progress
         )
     if folder is not None:
+        folder.begin()
         save_posterior(folder.path / POSTERIOR, step.learned)  # type: ignore[arg-type]
         folder.record("sample", step.summary, command_line())
 
