@@ -5,6 +5,7 @@ import pytest
 
 import bitl
 from bitl.analysis.case import Case, Settings
+from bitl.analysis.steps import posterior_summary
 from bitl.analysis.transfer import CARE, RHAT, THIN, YES, Prediction, judge, transfer
 
 TRAIN = Prediction(1.0, 0.1, 20.0, 0.05, 0.02, 0.0)
@@ -73,6 +74,46 @@ def test_where_the_policy_differs(two_batches):
     same = transfer(case_of(world, much, 3.0), post, world.task, name="same")
     assert same.differs == []
     assert same.new == same.train
+
+
+def test_draws_that_cannot_be_compared_or_disagree_about_the_new_goal(two_batches):
+    """The experts' goal does not care where action 1 leads from state 0; the new one does, and there the runs differ."""
+    world, _, much = two_batches
+    for draws in (1, 4, 7):
+        post = bitl.sample_dirichlet(much, draws=draws, seed=0, task=world.task)
+        answer = transfer(case_of(world, much, 3.0), post, world.transfer, name="new")
+        assert answer.verdict == "cannot tell"
+        assert f"too few draws ({draws})" in answer.basis
+    run = np.repeat([0, 1], 50)
+    T = np.zeros((100, 2, 2, 2))
+    T[:, :, 0, 0] = T[:, 1, 1, 1] = 1.0
+    noise = np.random.default_rng(0).uniform(0, 0.05, 100)
+    T[:, 0, 1, 1] = 0.4 + 0.2 * run + noise
+    T[:, 0, 1, 0] = 1 - T[:, 0, 1, 1]
+    goal, other = bitl.Task(reward=[1.0, 0.0], discount=0.5), bitl.Task(reward=[0.0, 1.0], discount=0.5)
+    batch = bitl.Transitions([0, 1], [0, 1], [0, 1], num_states=2, num_actions=2)
+    case = Case(Settings("d", "r", 0.5, 0.1), batch.counts, goal, bitl.ExpertActions.observed(batch), {})
+    answer = transfer(case, bitl.Posterior(T, "BITL", run, goal), other, name="new", sample={"rhat": 1.0})
+    assert answer.verdict == "cannot tell"
+    assert "the draws do not agree on the posterior" in answer.basis
+
+
+def test_runs_that_stand_still_in_different_places_are_not_left_out_of_r_hat():
+    run = np.repeat([0, 1], 3)
+    T = np.zeros((6, 2, 1, 2))
+    T[:, 0, 0, 0] = np.where(run, 0.9, 0.5)
+    T[:, 0, 0, 1] = 1 - T[:, 0, 0, 0]
+    T[:, 1, 0, 1] = [0.5, 0.6, 0.7, 0.5, 0.6, 0.7]
+    T[:, 1, 0, 0] = 1 - T[:, 1, 0, 1]
+    task = bitl.Task(reward=[[0.0], [1.0]], discount=0.0)
+    batch = bitl.Transitions([0], [0], [1], num_states=2, num_actions=1)
+    case = Case(Settings("d", "r", 0.0, 1.0), batch.counts, task, bitl.ExpertActions.observed(batch), {})
+
+    class Moved(bitl.Posterior):
+        def values(self, task=None):
+            return self.T[:, :, 0, 1]
+
+    assert posterior_summary(Moved(T, "BITL", run, task), case)["rhat"] == np.inf
 
 
 def test_few_observations_count_by_how_often_the_plan_uses_them():

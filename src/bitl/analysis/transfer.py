@@ -9,10 +9,11 @@ goes with a high value of the learned policy. To compare two tasks it is divided
 so that :math:`1 - r` is the predicted normalised value: 1 for the best policy, 0 for choosing at random.
 
 The verdict: *yes* where :math:`r \le` ``YES``, *with care* where :math:`r \le` ``CARE``, else *no*. It *cannot be told*
-without a posterior, where its draws do not represent it (R-hat above ``RHAT``), or where the regret is low but more
-than ``THIN`` of the new plan's decisions (by discounted occupancy in the mean model) rest on actions seen at least once
-but fewer than ``FEW`` times: with a small delta a few outcomes pass for all there are, and the regret is low for no
-good reason. The limits are a judgement; ``python -m benchmarks transfer_verdict`` tries them where the truth is known.
+without a posterior, where its draws do not represent it (R-hat of the values for either goal above ``RHAT``) or are too
+few to compare runs, or where the regret is low but more than ``THIN`` of the new plan's decisions (by discounted
+occupancy in the mean model) rest on actions seen at least once but fewer than ``FEW`` times: with a small delta a few
+outcomes pass for all there are, and the regret is low for no good reason. The limits are a judgement; ``python -m
+benchmarks transfer_verdict`` tries them where the truth is known.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from ..errors import DataError
 from ..estimate import Estimate
 from ..metrics import learned_policy
 from ..planning import evaluate, plan
+from ..posterior.diagnostics import by_run
 from ..posterior.posterior import Posterior
 from ..task import Task
 from .case import Case
@@ -110,7 +112,7 @@ def transfer(
     name
         What to call it.
     sample
-        The summary of the sampling, whose R-hat is part of the verdict.
+        The summary of the sampling, whose R-hat is part of the verdict; that of both goals is as well.
     """
     if goal.num_states != case.counts.num_states:
         raise DataError(f"The new goal must have {case.counts.num_states} states. Got {goal.num_states} instead.")
@@ -119,8 +121,19 @@ def transfer(
         basis = "There is no posterior: how sure the model is cannot be told from one estimate; run bitl sample first."
         return Transfer(name, "cannot tell", basis, None, None, rows, _words("cannot tell", basis, rows))
     train, new = (Prediction.of(learned, task, case.counts.visits) for task in (case.task, goal))
-    verdict, basis = judge(train, new, (sample or {}).get("rhat"))
+    recorded = (sample or {}).get("rhat")
+    rhat = max([x for x in (recorded, _rhat(learned, case.task), _rhat(learned, goal)) if x is not None], default=None)
+    verdict, basis = judge(train, new, rhat)
+    if by_run(learned.values(goal), learned.run).shape[1] < 2 or len(np.unique(learned.run)) < 2:
+        verdict = "cannot tell"
+        basis = f"There are too few draws ({len(learned)}) to see whether they agree; run bitl sample with more."
     return Transfer(name, verdict, basis, train, new, rows, _words(verdict, basis, rows))
+
+
+def _rhat(posterior: Posterior, task: Task) -> float | None:
+    """Return the largest R-hat of the optimal values for a task, None where nothing can be compared."""
+    rhat = posterior.diagnostics(task=task).rhat
+    return None if np.isnan(rhat).all() else float(np.nanmax(rhat))
 
 
 def judge(train: Prediction, new: Prediction, rhat: float | None) -> tuple[str, str]:
