@@ -213,6 +213,36 @@ def test_whatif_compares_methods(run, copy):
     assert "There is no state named 'asleep'; the data has 'low BP / kidneys failing'" in err
 
 
+def test_the_report_judges_a_transfer_by_the_latest_draws(run, copy):
+    """Asked before there was a posterior, the answer was that it cannot be told; that is no longer so."""
+    summary = json.loads((copy / "case" / "summary.json").read_text())
+    sample = summary.pop("sample")
+    (copy / "case" / "summary.json").write_text(json.dumps(summary))
+    assert "There is no posterior" in run("transfer", "case", "--reward", "kidney_reward.csv")[1]
+    summary = json.loads((copy / "case" / "summary.json").read_text())
+    (copy / "case" / "summary.json").write_text(json.dumps({**summary, "sample": sample}))
+    assert run("report", "case")[0] == 0
+    page = (copy / "case" / "report.html").read_text()
+    assert "There is no posterior" not in page
+    assert "Bayesian regret" in page
+
+
+def test_answers_about_names_that_look_alike_have_files_of_their_own(run, here):
+    for name in ("ward.csv", "ward_reward.csv"):
+        text = (here / name).read_text().replace("very low BP / kidneys ok", "давление: низкое").replace("low BP / kidneys ok", "BP-")
+        (here / name).write_text(text.replace("normal BP / kidneys ok", "BP+").replace("low BP / kidneys failing", "высокое"))
+    assert run("fit", *CASE, "--method", "mle", "--out", "case")[0] == 0
+    for state in ("BP-", "BP+", "давление: низкое", "высокое"):
+        assert run("whatif", "case", "--state", state, "--action", "none")[0] == 0
+    names = {json.loads(p.read_text())["whatif"]["state"]: p.name for p in (here / "case").glob("whatif-*.json")}
+    assert names == {
+        "BP+": "whatif-bp-1-none.json",
+        "BP-": "whatif-bp-2-none.json",
+        "давление: низкое": "whatif-давление-низкое-none.json",
+        "высокое": "whatif-высокое-none.json",
+    }
+
+
 def test_report_stands_alone(run, copy):
     run("transfer", "case", "--reward", "kidney_reward.csv", "--name", "kidneys first")
     run("whatif", "case", "--state", "low BP / kidneys ok", "--action", "none")

@@ -175,6 +175,11 @@ class Folder:
             return None
         return load_posterior(self.path / POSTERIOR, case.task, case.labels, self.summary["sample"])
 
+    def learned_by(self) -> dict[str, Any] | None:
+        """Return what tells the run behind the answers from others: of the posterior, else of the estimate."""
+        step = self.summary.get("sample") or self.summary.get("fit")
+        return None if step is None else {key: step[key] for key in ("method", "seed", "seconds")}
+
     def record(self, step: str, content: Any, command: str) -> None:
         """Add the result of a step and how it was made, and write the summary."""
         self.summary[step] = content

@@ -15,7 +15,7 @@ from . import figures
 from .case import Case
 from .checks import SIGNS, WORDS, certificate_words, checks, worst
 from .folder import Folder
-from .transfer import Prediction, Transfer
+from .transfer import Prediction, Transfer, transfer
 from .whatif import comparison, whatif
 
 UNSURE = 10
@@ -27,8 +27,8 @@ def write_report(folder: Folder, target: Path, *, seed: int, notes: list[str], c
     case = folder.case()
     estimate, posterior = folder.estimate(), folder.posterior(case)
     found = checks(case, folder.summary.get("fit"), folder.summary.get("sample"))
-    answers = transfers(folder)
     main = posterior if posterior is not None else estimate
+    answers = transfers(folder, case, main)
     write_page(
         target,
         "case.html",
@@ -103,10 +103,14 @@ def unsure(case: Case, posterior: Posterior) -> list[dict[str, Any]]:
     return rows
 
 
-def transfers(folder: Folder) -> list[Transfer]:
-    """Return the recorded answers about new goals."""
+def transfers(folder: Folder, case: Case, learned: Estimate | Posterior | None) -> list[Transfer]:
+    """Return the recorded answers about new goals; those given before the latest draws are given anew."""
     found = []
     for entry in folder.summary.get("transfer", {}).values():
+        if learned is not None and "reward" in entry and entry["learned"] != folder.learned_by():
+            goal, sample = case.task.with_reward(entry["reward"]), folder.summary.get("sample")
+            found.append(transfer(case, learned, goal, name=entry["name"], sample=sample))
+            continue
         new, train = (Prediction(**entry[key]) if entry[key] else None for key in ("regret", "regret_training"))
         found.append(
             Transfer(entry["name"], entry["verdict"], entry["basis"], train, new, entry["policy"], entry["words"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,12 +65,13 @@ def transfer(
     with waiting("planning for the new goal ..."):
         answer = run(case, learned, goal, name=name or reward.stem, sample=opened.summary.get("sample"))
     content = _content(opened, "transfer", answer.as_dict(), output.seed)
-    file = f"transfer-{_slug(answer.name)}"
+    file = f"transfer-{_slug(answer.name, opened.summary.get('transfer', {}))}"
     write_json(target / f"{file}.json", content)
     write_rows(target / f"{file}.csv", answer.rows)
     if target == folder.folder:
         known = opened.summary.get("transfer", {})
-        opened.record("transfer", {**known, answer.name: answer.as_dict()}, command_line())
+        entry = {**answer.as_dict(), "reward": goal.reward.tolist(), "learned": opened.learned_by()}
+        opened.record("transfer", {**known, answer.name: entry}, command_line())
 
     files = [f"{file}.json", f"{file}.csv"]
     output.show(content, lambda: _show_transfer(answer, notes, target, files))
@@ -98,7 +100,7 @@ def whatif(
         learned = comparison(case, opened.estimate(), opened.posterior(case), seed=output.seed)
         answer = run(case, learned, state=state, action=action, top=top, mass=mass)
     content = _content(opened, "whatif", answer.as_dict(), output.seed)
-    file = f"whatif-{_slug(state)}-{_slug(action)}"
+    file = f"whatif-{_slug(state, case.labels.states)}-{_slug(action, case.labels.actions)}"
     write_json(target / f"{file}.json", content)
     style.save(draw_next_states(answer.answer, note=answer.note), target / file)
     if target == folder.folder:
@@ -160,6 +162,12 @@ def _show_whatif(asked: Any, notes: list[str], target: Path, files: list[str]) -
     written(target, files)
 
 
-def _slug(name: str) -> str:
-    """Return a label as part of a file's name."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-").lower() or "x"
+def _slug(name: str, others: Iterable[str] = ()) -> str:
+    """Return a label as part of a file's name, with a number where another label would have the same."""
+    slug = _plain(name)
+    alike = [other for other in dict.fromkeys([*others, name]) if _plain(other) == slug]
+    return slug if len(alike) == 1 else f"{slug}-{alike.index(name) + 1}"
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]+", "-", name).strip("-").lower()[:60] or "x"
