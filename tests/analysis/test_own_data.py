@@ -268,9 +268,10 @@ def test_report_stands_alone(run, copy):
 
 
 def test_report_of_an_estimate_alone_says_what_is_missing(run, here):
-    """And labels are text whatever they hold: markup in them is neither run by the terminal nor by the page."""
+    """And labels are text whatever they hold: markup in them is neither run by the terminal nor by the page, nor
+    are dollars formulas in the figures."""
     for name in ("ward.csv", "ward_reward.csv"):
-        text = (here / name).read_text().replace("low BP / kidneys ok", "[red]<script>alert(1)</script>")
+        text = (here / name).read_text().replace("low BP / kidneys ok", "[red]<script>alert(1)</script> $5 \\frac $9")
         (here / name).write_text(text)
     assert "[red]<script>" in run("inspect", "ward.csv", *COLUMNS)[1]
     assert run("fit", *CASE, "--out", "case")[0] == 0

@@ -34,7 +34,7 @@ def draw_policy(case: Case, learned: Any) -> Any:
     outside = (policy > 0) & ~case.expert.valid & case.expert.visited[:, None]
     A = visits.shape[1]
     names = [case.labels.action(a) for a in range(A)]
-    with plt.rc_context(style.RC):
+    with plt.rc_context(style.LABELLED):
         figure, axis = plt.subplots(figsize=(min(9.0, 3.4 + 0.95 * A), 0.34 * len(states) + 1.7))
         axis.set_facecolor("#e6e6e6")
         axis.imshow(share[states], cmap="Blues", vmin=0, vmax=1.15, aspect="auto")
@@ -71,7 +71,7 @@ def _policy_legend(plt: Any, *, outside: bool, unseen: bool) -> list[Any]:
         plt.Line2D([], [], markeredgecolor=style.ORANGE, label=label, **frame),
     ]
     if outside:
-        cross = {"marker": "$✗$", "linestyle": "", "color": style.VERMILLION}
+        cross = {"marker": "x", "linestyle": "", "color": style.VERMILLION}
         handles.append(plt.Line2D([], [], label="... which the experts do not take", **cross))
     if unseen:
         grey = {"facecolor": "#e6e6e6", "edgecolor": "#999999"}
@@ -87,7 +87,7 @@ def draw_uncertainty(case: Case, posterior: Posterior, states: Any) -> Any:
     sure = posterior.policy().max(axis=1)
     best = posterior.policy().argmax(axis=1)
     y = np.arange(len(states))[::-1]
-    with plt.rc_context(style.RC):
+    with plt.rc_context(style.LABELLED):
         figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 0.36 * len(states) + 1.3), sharey=True)
         left.hlines(y, low[states], high[states], color=style.GREEN, linewidth=2.4)
         left.scatter(middle[states], y, color=style.GREEN, s=22, zorder=3)
@@ -113,7 +113,7 @@ def draw_transfer(answers: list[Transfer]) -> Any:
     rows = [("the experts' goal", first.share, style.BLUE)]
     rows += [(answer.name, answer.new.share, style.VERMILLION) for answer in known if answer.new is not None]
     y = np.arange(len(rows))[::-1]
-    with plt.rc_context(style.RC):
+    with plt.rc_context(style.LABELLED):
         figure, axis = plt.subplots(figsize=(7.0, 0.45 * len(rows) + 1.3))
         axis.barh(y, [100 * share for _, share, _ in rows], color=[colour for *_, colour in rows], height=0.55)
         top = max(100 * CARE * 1.4, *(115 * share for _, share, _ in rows))
@@ -135,7 +135,7 @@ def draw_tuning(tuning: Tuning) -> Any:
     plt = style.pyplot()
     panels = 2 if any(row["log_evidence"] is not None for row in tuning.evidence) else 1
     x = tuning.epsilons
-    with plt.rc_context(style.RC):
+    with plt.rc_context(style.LABELLED):
         figure, axes = plt.subplots(panels, 1, figsize=(6.6, 2.9 * panels), sharex=True, squeeze=False)
         axis = axes[0, 0]
         looks = (
@@ -182,7 +182,7 @@ def draw_coverage(case: Case) -> Any:
     states = busiest(case)
     visits: FloatArray = case.counts.visits.sum(axis=1)[states]
     order = np.argsort(visits, kind="stable")
-    with plt.rc_context(style.RC):
+    with plt.rc_context(style.LABELLED):
         figure, axis = plt.subplots(figsize=(7.0, 0.27 * len(states) + 1.1))
         axis.barh(np.arange(len(states)), visits[order], color=style.SKY, height=0.65)
         for y, number in enumerate(visits[order]):

@@ -164,7 +164,7 @@ def draw_next_states(answer: NextStates, *, note: str = "") -> Any:
     number, K = len(answer.predictions), len(answer.states)
     tops = [float((p.probability if p.high is None else p.high)[:K].max()) for p in answer.predictions]
     limit = min(1.05, 1.4 * max(*tops, 1 / answer.num_states))
-    with plt.rc_context(style.RC):
+    with plt.rc_context(style.LABELLED):
         size = (2.9 + 1.45 * number, 0.42 * (K + 1) + 1.7)
         figure, axes = plt.subplots(1, number, figsize=size, sharey=True, sharex=True, squeeze=False)
         for axis, prediction in zip(axes[0], answer.predictions, strict=True):

@@ -31,6 +31,8 @@ RC = {
     "svg.hashsalt": "bitl",  # the same picture is the same file
 }
 
+LABELLED = {**RC, "text.parse_math": False}  # for figures with people's own labels: two dollar signs are no formula
+
 
 def pyplot() -> Any:
     """Return matplotlib's pyplot, set up to draw without a screen."""
