@@ -70,6 +70,9 @@ def test_terminal_states_end_episodes_and_admissibility_is_kept():
     assert info["action_mask"].tolist() == [1, 0]
     with pytest.raises(DataError, match="Action 1 is not admissible in state 0"):
         env.step(1)
+    for action in (-1, 7):
+        with pytest.raises(DataError, match=f"Action {action} is not admissible in state 0"):
+            env.step(action)
     assert env.step(0)[:4] == (1, 0.0, False, False)
     assert env.step(1)[:4] == (2, 1.0, True, False)
     assert model.to_table(task, terminal=["home"])[1][1] == [(1.0, 2, 1.0, True)]

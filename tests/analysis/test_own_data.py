@@ -229,8 +229,15 @@ def test_the_report_judges_a_transfer_by_the_latest_draws(run, copy):
 
 def test_answers_about_names_that_look_alike_have_files_of_their_own(run, here):
     for name in ("ward.csv", "ward_reward.csv"):
-        text = (here / name).read_text().replace("very low BP / kidneys ok", "давление: низкое").replace("low BP / kidneys ok", "BP-")
-        (here / name).write_text(text.replace("normal BP / kidneys ok", "BP+").replace("low BP / kidneys failing", "высокое"))
+        text = (
+            (here / name)
+            .read_text()
+            .replace("very low BP / kidneys ok", "давление: низкое")
+            .replace("low BP / kidneys ok", "BP-")
+        )
+        (here / name).write_text(
+            text.replace("normal BP / kidneys ok", "BP+").replace("low BP / kidneys failing", "высокое")
+        )
     assert run("fit", *CASE, "--method", "mle", "--out", "case")[0] == 0
     for state in ("BP-", "BP+", "давление: низкое", "высокое"):
         assert run("whatif", "case", "--state", state, "--action", "none")[0] == 0

@@ -77,7 +77,7 @@ def test_where_the_policy_differs(two_batches):
 
 
 def test_draws_that_cannot_be_compared_or_disagree_about_the_new_goal(two_batches):
-    """The experts' goal does not care where action 1 leads from state 0; the new one does, and there the runs differ."""
+    """The experts' goal does not care where action 1 leads from state 0; the new one does: there the runs differ."""
     world, _, much = two_batches
     for draws in (1, 4, 7):
         post = bitl.sample_dirichlet(much, draws=draws, seed=0, task=world.task)
@@ -110,7 +110,7 @@ def test_runs_that_stand_still_in_different_places_are_not_left_out_of_r_hat():
     case = Case(Settings("d", "r", 0.0, 1.0), batch.counts, task, bitl.ExpertActions.observed(batch), {})
 
     class Moved(bitl.Posterior):
-        def values(self, task=None):
+        def values(self, task=None):  # noqa: ARG002
             return self.T[:, :, 0, 1]
 
     assert posterior_summary(Moved(T, "BITL", run, task), case)["rhat"] == np.inf

@@ -161,6 +161,10 @@ def test_steps_may_be_times_or_text_and_gaps_are_not_bridged():
     assert len(read_table({**LOG, "step": times})) == 3
     assert len(read_table({**LOG, "step": [str(t) for t in times]})) == 3
     assert len(read_table({**LOG, "step": list("abcab")})) == 3
+    natural = read_table({**LOG, "step": ["day 2", "day 9", "day 10", "day 1", "day 2"]})
+    assert natural.next_state.tolist() == [0, 1, 1], "day 10 follows day 9"
+    with pytest.raises(DataError, match=r"The steps hold dates such as '1/2/2020', whose order is not certain"):
+        read_table({**LOG, "step": ["1/2/2020", "1/10/2020", "1/11/2020", "12/31/2019", "1/1/2020"]})
     table = read_table({**LOG, "step": [0, 1, 5, 0, 1]})
     assert (len(table), table.gaps) == (2, 1)
     assert "1 row has no next state because the following step is missing" in str(table)
@@ -224,6 +228,9 @@ def test_files_that_are_not_text_or_not_there(tmp_path):
         read_table(tmp_path / "nowhere.csv")
     with pytest.raises(DataError, match="a path, a DataFrame or a dict of columns of equal length"):
         read_table({"state": [1], "action": [1, 2]})
+    twice = pa.Table.from_arrays([pa.array([1, 2])] * 3, names=["state", "state", "action"])
+    with pytest.raises(DataError, match="The table has the column 'state' more than once; rename one of them"):
+        read_table(twice, episode="action")
     with pytest.raises(DataError, match="The column 'state' holds lists or records"):
         read_table({"state": [[1], [2]], "action": [1, 2], "next_state": [1, 2]})
 

@@ -49,7 +49,7 @@ class LearnedEnv(gymnasium.Env):  # type: ignore[misc]
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
         """Take an action; one that is not admissible in this state is refused."""
         a = int(action)
-        if not self._allowed[self._state, a]:
+        if not 0 <= a < self._allowed.shape[1] or not self._allowed[self._state, a]:
             raise DataError(f"Action {a} is not admissible in state {self._state}; see info['action_mask'].")
         reward = float(self._R[self._state, a])
         self._state = self._draw(self._model[self._state, a])

@@ -19,6 +19,7 @@ MISSING = "without {}"
 NEGATIVE = "with a negative {}"
 FRACTION = "with a {} that is not a whole number"
 WHOLE = re.compile(r"[+-]?\d{1,300}")  # within the range of floats, so that it can be judged like them
+DAY = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{2,4}\b")  # day or month first: nobody knows
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -160,8 +161,14 @@ def steps(column: Encoded) -> tuple[FloatArray, bool]:
     if not pa.types.is_temporal(values.type):
         try:
             values = values.cast(pa.timestamp("us"))
-        except pa.ArrowException:  # some other text: it is ordered as text
-            ranks = {value: float(i) for i, value in enumerate(sorted(map(str, column.values)))}
+        except pa.ArrowException:  # some other text: it is ordered as text, numbers in it as numbers
+            day = next((str(v) for v in column.values if DAY.match(str(v).strip())), None)
+            if day is not None:  # as text, January of one year comes before December of the last
+                raise DataError(
+                    f"The steps hold dates such as {day!r}, whose order is not certain; write them as YYYY-MM-DD, or "
+                    "name another column with --step-column."
+                ) from None
+            ranks = {value: float(i) for i, value in enumerate(sorted(map(str, column.values), key=natural_key))}
             return np.array([ranks[str(v)] for v in column.values] + [np.nan])[column.codes], False
     table = values.cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False).astype(np.float64)
     return np.append(table, np.nan)[column.codes], False

@@ -146,7 +146,11 @@ def open_source(data: Any) -> Source:
         raise DataError(
             f"A table must be a path, a DataFrame or a dict of columns of equal length: {_plain(error)}."
         ) from error
-    return MemorySource("the table", [str(name) for name in table.column_names], table=table)
+    names = [str(name) for name in table.column_names]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise DataError(f"The table has the column {twice[0]!r} more than once; rename one of them.")
+    return MemorySource("the table", names, table=table)
 
 
 def _file(path: Path) -> Source:
