@@ -337,3 +337,12 @@ def test_the_icu_study_builds_what_it_is_not_given(monkeypatch, tmp_path):
     calls.clear()
     reproduce("icu", transitions=file, quick=True, out=tmp_path)
     assert [name for name, _ in calls] == ["run"], "transitions that are given are not built again"
+
+
+def test_a_size_of_nothing_is_nothing():
+    from bitl.cli.reproduce import _number
+
+    assert [_number(quick, given, 2, 100) for quick in (True, False) for given in (None, 0, 7)] == [2, 0, 7, 100, 0, 7]
+    todo = units(Size(("0",), 3, 0, 0, 0), How())
+    assert {unit.world for unit in todo} == {"gridworld"}
+    assert len(todo) == 3 * 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,14 +56,13 @@ def reproduce(
         raise DataError("The ICU study needs data: pass --mimic FOLDER, or --transitions FILE from bitl icu build.")
     levels = tuple(_validate.one_of(level, "stochastic", LEVELS) for level in stochastic or LEVELS)
     how = How(seed, draws or (200 if quick else 1000), particles or (50 if quick else 500), tuple(plugin or ()))
-    small = 2 if quick else None
-    few = 1 if quick else None
+    number = partial(_number, quick)
     size = synthetic.Size(
-        levels, datasets or small or 100, worlds or few or 10, per_world or small or 50, sweep or few or 20
+        levels, number(datasets, 2, 100), number(worlds, 1, 10), number(per_world, 2, 50), number(sweep, 1, 20)
     )
     hands = _engine(engine, scheduler, workers)
     wanted = WHAT[:-1] if what == "all" else (what,)
-    some = datasets or small or 20
+    some = number(datasets, 2, 20)
     rows = {}
     for name, study in STUDIES.items():
         if name in wanted:
@@ -77,6 +77,13 @@ def reproduce(
         words = _command(what, quick=quick, draws=draws, particles=particles, seed=seed)
         reproduction.write_page(page, rows, out, how=how, command=words)
         console.print(f"Page: {page}", highlight=False)
+
+
+def _number(quick: bool, given: int | None, small: int, full: int) -> int:
+    """Return the size that was asked for, 0 included, or else the small or the full one."""
+    if given is not None and given < 0:
+        raise DataError(f"A number of batches or worlds must be at least 0. Got {given} instead.")
+    return given if given is not None else small if quick else full
 
 
 def _icu(mimic: str | None, transitions: Path | None, how: How, quick: bool, out: Path) -> None:
