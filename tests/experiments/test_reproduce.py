@@ -294,7 +294,7 @@ def test_figures_of_the_study_from_its_rows(tmp_path):
     rng = np.random.default_rng(0)
     found = []
     for coverage in (0.2, 1.0):
-        for number in range(3):
+        for number in range(6):
             place = ("synthetic", "20", "gridworld", number, coverage)
             for suffix in ("", "_transfer"):
                 found.append((*place, "BITL", "bayesian_regret" + suffix, 10 - number))
@@ -303,11 +303,13 @@ def test_figures_of_the_study_from_its_rows(tmp_path):
                 ]
     written = figures.study_figures(found, tmp_path)
     assert [path.name for path in written] == ["coverage-stochastic20.png", "coverage-stochastic20.svg"]
+    once = [(*found[0][:3], 0, 0.2, "rarely", "normalised_value" + suffix, 1.0) for suffix in ("", "_transfer")]
+    assert "rarely" not in figures.study_figures([*found, *once], tmp_path / "again")[1].read_text(), "one batch of six"
     text = written[1].read_text()
     for words in ("Gridworld, transfer task", "mine", "standard task: ρ = -"):
         assert words in text
     regret, value = figures.regret_cloud(figures.coverage_values(found), "20", "gridworld", "")
-    assert len(regret) == 6
+    assert len(regret) == 12
     assert curves.correlation(regret, value) < -0.8
     assert np.isnan(curves.correlation(np.ones(4), np.arange(4.0)))
 

@@ -6,7 +6,7 @@ import pytest
 from bitl.experiments import sensitivity, verdicts
 from bitl.experiments.reproduction import page, write_page
 from bitl.experiments.unit import How
-from bitl.experiments.verdicts import FAILS, HOLDS, PARTLY
+from bitl.experiments.verdicts import FAILS, HOLDS, PARTLY, UNJUDGED
 
 METHODS = ("ITL", "BITL", "MCE", "MLE", "PS")
 GOOD = {"ITL": 0.8, "BITL": 0.9, "MCE": 0.7, "MLE": 0.2, "PS": 0.1}
@@ -81,6 +81,13 @@ def test_claims_about_coverage_can_fail():
     assert judged(rows)["Only ITL and BITL converge to the optimum with coverage"] == FAILS
     rows = [(*row[:7], -row[7]) if row[4] > 0 and row[6].startswith("bayesian_regret") else row for row in study()]
     assert judged(rows)["Bayesian regret predicts value"] == FAILS
+
+
+def test_what_is_missing_is_not_judged():
+    rows = [row for row in study() if row[4] != 1 or row[5] != "BITL"]
+    assert judged(rows)["Only ITL and BITL converge to the optimum with coverage"] == UNJUDGED
+    rows = [row for row in study() if row[4] == 0 or row[3] < 4]
+    assert judged(rows)["Bayesian regret predicts value"] == UNJUDGED
 
 
 def test_on_randomworlds_the_order_is_the_other_way():

@@ -68,7 +68,12 @@ def _by_coverage(found: Values, level: str, environment: str, suffix: str) -> di
         for (_, _, coverage), value in sorted(found[level, environment, name, "normalised_value" + suffix].items()):
             by_coverage[coverage].append(value)
         values[name] = dict(by_coverage)
-    return values
+    most = max((len(found) for by_coverage in values.values() for found in by_coverage.values()), default=0)
+    # a point of a few batches beside points of many would only mislead
+    return {
+        name: {c: found for c, found in by_coverage.items() if 4 * len(found) >= most}
+        for name, by_coverage in values.items()
+    }
 
 
 def gridworld_figure(out: Path, epsilon: float = 3.0) -> list[Path]:

@@ -15,7 +15,7 @@ import numpy as np
 from .._types import FloatArray
 from ..metrics import cvar
 from ..planning import evaluate, plan
-from ..report.curves import correlation
+from ..report.curves import FEW_POINTS, correlation
 from .figures import ENVIRONMENTS
 from .store import Row
 from .synthetic import world_of
@@ -23,7 +23,7 @@ from .unit import LEVELS, ROLLOUT, How, Unit
 
 OURS = ("ITL", "BITL")
 BASELINES = ("MCE", "MLE", "PS")
-HOLDS, PARTLY, FAILS = "holds", "holds partly", "does not hold"
+HOLDS, PARTLY, FAILS, UNJUDGED = "holds", "holds partly", "does not hold", "not judged, results are missing"
 STRONG = -0.5  # a rank correlation at or below this counts as strong
 ENOUGH = 20  # rollout batches per level and world; fewer decide nothing
 CONVERGED = 0.99  # of the way from random to optimal
@@ -225,13 +225,14 @@ def faster_than_mce(results: Results) -> Verdict:
 
 def converge(results: Results) -> Verdict:
     """Only ITL and BITL reach the optimum as coverage grows, on the standard task."""
-    evidence, ours, others = [], True, True
+    evidence, ours, others, missing = [], True, True, False
     for level, name in results.settings:
         reached = {}
         for m in (*OURS, *BASELINES):
             found = results.get(level, name, m, "normalised_value", sweep=True)
             full = [value for batch, value in found.items() if batch[2] == 1]
             reached[m] = float(np.mean(full)) if full else float("nan")
+        missing |= bool(np.isnan(list(reached.values())).any())
         ours &= all(reached[m] >= CONVERGED for m in OURS)
         others &= all(reached[m] < CONVERGED for m in BASELINES)
         evidence.append(f"{_where(level, name)}: " + ", ".join(f"{m} {value:.3f}" for m, value in reached.items()))
@@ -239,19 +240,20 @@ def converge(results: Results) -> Verdict:
         f"normalised value with every state visited: holds if at least {CONVERGED} for ITL and BITL and less for the "
     )
     rule += "others; partly if others get there too"
-    verdict = HOLDS if ours and others else PARTLY if ours else FAILS
+    verdict = UNJUDGED if missing else HOLDS if ours and others else PARTLY if ours else FAILS
     return Verdict("Only ITL and BITL converge to the optimum with coverage", rule, verdict, tuple(evidence))
 
 
 def regret_predicts(results: Results) -> Verdict:
     """BITL's Bayesian regret foretells the value of its policy."""
-    evidence, found = [], []
+    evidence, found, fewest = [], [], FEW_POINTS
     for level, name in results.settings:
         words = []
         for task, suffix in (("standard", ""), ("transfer", "_transfer")):
             regret = results.get(level, name, "BITL", "bayesian_regret" + suffix, sweep=True)
             value = results.get(level, name, "BITL", "normalised_value" + suffix, sweep=True)
             x, y = (np.array([cells[batch] for batch in regret]) for cells in (regret, value))
+            fewest = min(fewest, len(x))
             inside = _within([batch[2] for batch in regret], x, y)
             found.append(correlation(x, y))
             words.append(f"{task} ρ = {found[-1]:.2f} ({inside:.2f} at equal coverage)")
@@ -261,6 +263,7 @@ def regret_predicts(results: Results) -> Verdict:
     )
     rule = f"holds if ρ <= {STRONG} everywhere, partly if it is negative everywhere"
     verdict = HOLDS if max(found) <= STRONG else PARTLY if max(found) < 0 else FAILS
+    verdict = UNJUDGED if fewest < FEW_POINTS else verdict
     return Verdict("Bayesian regret predicts value", rule, verdict, tuple(evidence))
 
 

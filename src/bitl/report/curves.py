@@ -14,6 +14,7 @@ MARKERS = {"MLE": "s", "PS": "v", "MCE": "^", "ITL": "o", "BITL": "D"}
 TASKS = ("standard task", "transfer task")
 TASK_LOOKS = ((style.BLUE, "o"), (style.VERMILLION, "x"))
 Z95 = 1.96
+FEW_POINTS = 10  # fewer say nothing about a correlation
 
 Curves = Mapping[str, Mapping[float, Sequence[float]]]  # method -> coverage -> values over batches
 Cloud = tuple[FloatArray, FloatArray]  # regret, normalised value: one point per batch
@@ -53,8 +54,19 @@ def draw_study(
                 axis.set_title(f"{name}, {task}")
             _regret_panel(line[2], cloud)
             line[2].set_title(f"{name}, BITL: value and regret")
-        handles, names = axes[0][0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="lower center", ncols=len(names), title="mean and 95 % interval of the mean")
+        drawn = {
+            name: line
+            for row in axes
+            for axis in row[:2]
+            for line, name in zip(*axis.get_legend_handles_labels(), strict=True)
+        }
+        figure.legend(
+            drawn.values(),
+            drawn.keys(),
+            loc="lower center",
+            ncols=max(1, len(drawn)),
+            title="mean and 95 % interval of the mean",
+        )
         figure.suptitle(title, fontsize=11)
         figure.tight_layout(rect=(0, 0.55 / figure.get_figheight(), 1, 1))
     return figure
@@ -63,6 +75,8 @@ def draw_study(
 def _coverage_panel(axis: Any, curves: Curves) -> None:
     low = 1.0
     for method, by_coverage in curves.items():
+        if not by_coverage:
+            continue
         x = np.array(sorted(by_coverage))
         mean = np.array([np.mean(by_coverage[c]) for c in x])
         error = np.array(
@@ -86,7 +100,7 @@ def _coverage_panel(axis: Any, curves: Curves) -> None:
 
 def _regret_panel(axis: Any, clouds: Sequence[Cloud]) -> None:
     for (regret, value), task, (colour, marker) in zip(clouds, TASKS, TASK_LOOKS, strict=False):
-        words = f"{task}: ρ = {correlation(regret, value):.2f}"
+        words = f"{task}: ρ = {correlation(regret, value):.2f}" if len(regret) >= FEW_POINTS else f"{task}: few batches"
         axis.scatter(regret, value, s=12, color=colour, marker=marker, alpha=0.6, linewidths=0.9, label=words)
     axis.set_xlabel("Bayesian regret (reward units)")
     axis.set_ylabel("normalised value")
