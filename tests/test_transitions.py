@@ -263,3 +263,14 @@ def test_mle_bad_input():
         fit_mle(batch(), epsilon=1.0)
     with pytest.raises(DataError, match=r"The task's reward must cover 2 states\. Got rewards for 3 instead\."):
         fit_mle(batch(), task=Task(reward=[0.0, 0.0, 0.0], discount=0.5))
+
+
+def test_a_part_keeps_what_the_whole_is_about():
+    labels = Labels(actions=["wait", "treat"])
+    whole = Transitions([0, 1, 2], [0, 1, 0], [1, 2, 0], num_states=4, num_actions=2, episode=[7, 7, 9], labels=labels)
+    part = whole.where(np.array([True, False, True]))
+    assert part.state.tolist() == [0, 2]
+    assert part.next_state.tolist() == [1, 0]
+    assert part.episode.tolist() == [7, 9]
+    assert (part.num_states, part.num_actions, part.labels) == (4, 2, whole.labels)
+    assert part.counts.N.sum() == 2

@@ -7,14 +7,14 @@ A batch :math:`\mathcal D = \{(s_i, a_i, s'_i)\}` enters every method through th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from . import _validate
-from ._types import FloatArray, IntArray
+from ._types import BoolArray, FloatArray, IntArray
 from .errors import DataError
 from .labels import Labels
 from .task import Task
@@ -164,6 +164,16 @@ class Transitions:
             num_actions=num_actions,
             episode=episode,
             labels=labels or Labels(),
+        )
+
+    def where(self, mask: BoolArray) -> Transitions:
+        """Return the transitions at which ``mask [n]`` is True; states, actions and labels stay those of the whole."""
+        return replace(
+            self,
+            state=self.state[mask],
+            action=self.action[mask],
+            next_state=self.next_state[mask],
+            episode=None if self.episode is None else self.episode[mask],
         )
 
     @classmethod

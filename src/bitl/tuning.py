@@ -120,7 +120,7 @@ def tune_epsilon(
     near = {name: np.full(shape, np.nan) for name in tasks}
     refusals: dict[float, str] = {}
     for k in range(int(folds)):
-        train, held = (_counts(batch, mask) for mask in (fold != k, fold == k))
+        train, held = (batch.where(mask).counts for mask in (fold != k, fold == k))
         expert, judge = rule(train), rule(held)
         favourite = held.visits == held.visits.max(axis=1, keepdims=True)
         for e, epsilon in enumerate(values):
@@ -145,18 +145,6 @@ def _named(transfer: Mapping[str, Task] | Task | None) -> Mapping[str, Task]:
     if transfer is None:
         return {}
     return {"transfer": transfer} if isinstance(transfer, Task) else transfer
-
-
-def _counts(batch: Transitions, mask: BoolArray) -> Counts:
-    part = Transitions(
-        batch.state[mask],
-        batch.action[mask],
-        batch.next_state[mask],
-        num_states=batch.num_states,
-        num_actions=batch.num_actions,
-        labels=batch.labels,
-    )
-    return part.counts
 
 
 def _deal(batch: Transitions, folds: int, by: str, seed: Any) -> IntArray:

@@ -9,7 +9,7 @@ import numpy as np
 from .._types import FloatArray
 from ..metrics import learned_policy
 from ..posterior.posterior import Posterior
-from ..report import style
+from ..report import curves, style
 from .case import Case
 from .transfer import CARE, YES, Transfer
 from .tune import Tuning
@@ -138,21 +138,18 @@ def draw_tuning(tuning: Tuning) -> Any:
     with plt.rc_context(style.LABELLED):
         figure, axes = plt.subplots(panels, 1, figsize=(6.6, 2.9 * panels), sharex=True, squeeze=False)
         axis = axes[0, 0]
-        looks = (
-            (tuning.matching.best_matching, "o", "most frequent"),
-            (tuning.matching.epsilon_matching, "s", "a valid"),
-        )
-        colours = (style.BLUE, style.VERMILLION, style.GREEN, style.PURPLE)
-        for scores, marker, word in looks:
-            for (name, values), colour in zip(scores.items(), colours, strict=False):
-                line = "-" if marker == "o" else "--"
-                label = f"{word} action of the experts" + ("" if name == "standard" else f", goal {name}")
-                error = values.std(axis=1, ddof=1) / np.sqrt(values.shape[1]) if values.shape[1] > 1 else None
-                axis.errorbar(x, values.mean(axis=1), error, marker=marker, linestyle=line, color=colour, label=label,
-                              capsize=2, linewidth=1.2, markersize=4)  # fmt: skip
+        scores = {
+            f"{word} action of the experts" + ("" if name == "standard" else f", goal {name}"): values
+            for found, word in (
+                (tuning.matching.best_matching, "most frequent"),
+                (tuning.matching.epsilon_matching, "a valid"),
+            )
+            for name, values in found.items()
+        }
+        curves.draw_matching(axis, x, scores)
         _mark(axis, tuning.by_matching)
         axis.set_ylabel("share of held-out states")
-        axis.set_title(f"Held-out matching, {tuning.folds} folds by {tuning.by} (bars: standard error)", loc="left")
+        axis.set_title(f"Held-out matching, {tuning.folds} folds by {tuning.by} (band: 95 % interval)", loc="left")
         axis.legend(fontsize=7.5, loc="upper left", bbox_to_anchor=(1.01, 1.0))
         if panels == 2:
             axis = axes[1, 0]

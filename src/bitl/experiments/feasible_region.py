@@ -64,9 +64,9 @@ def slices(points: int = 101) -> list[Slice]:
 
 
 def _witness(axis: FloatArray, feasible: BoolArray) -> FloatArray | None:
-    """Return the pair of feasible grid points with an infeasible midpoint on the grid that are closest to balanced.
+    """Return two feasible grid points whose midpoint is as far from feasible as the grid shows, and that midpoint.
 
-    Of all such pairs, the one whose midpoint is farthest from any feasible point shows it best.
+    None where no midpoint of two feasible points is infeasible.
     """
     inside = np.argwhere(feasible)
     corners = inside[:: max(1, len(inside) // 400)]

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 
 from .. import _validate, metrics
-from .._types import BoolArray, FloatArray
+from .._types import FloatArray
 from ..constraints import Constraints
 from ..errors import BitlError, DataError, InfeasibleError, SamplingError, UndecidedError
 from ..estimate import Estimate
@@ -201,19 +201,7 @@ def split(batch: Transitions, validation: float, seed: int) -> tuple[Transitions
     chosen = np.zeros(len(who), dtype=np.bool_)
     chosen[rng.permutation(len(who))[:number]] = True
     out = chosen[which]
-    return _part(batch, ~out), _part(batch, out)
-
-
-def _part(batch: Transitions, mask: BoolArray) -> Transitions:
-    return Transitions(
-        batch.state[mask],
-        batch.action[mask],
-        batch.next_state[mask],
-        num_states=batch.num_states,
-        num_actions=batch.num_actions,
-        episode=None if batch.episode is None else batch.episode[mask],
-        labels=batch.labels,
-    )
+    return batch.where(~out), batch.where(out)
 
 
 def _score(

@@ -15,7 +15,7 @@ import numpy as np
 from .. import _files
 from ..icu.audit import Audit, Count, batch_sections, leak_warnings
 from ..posterior.posterior import Posterior
-from ..report import style
+from ..report import curves, style
 from ..report.next_states import draw_next_states
 from .icu import Study, recommended, warnings_of
 from .published import published_numbers
@@ -78,23 +78,12 @@ def draw_tuning(study: Study) -> Any:
     """Draw held-out matching against epsilon, for both tasks."""
     tuning = study.tuning
     assert tuning is not None  # noqa: S101  # the caller looked
-    plt = style.pyplot()
-    looks = {"standard": (style.BLUE, "o"), "transfer": (style.VERMILLION, "D")}
-    with plt.rc_context(style.RC):
-        figure, axis = plt.subplots(figsize=(6.0, 3.4))
-        for kind, scores, line in (("epsilon", tuning.epsilon_matching, "-"), ("best", tuning.best_matching, "--")):
-            for name, values in scores.items():
-                colour, marker = looks.get(name, (style.BLACK, "s"))
-                axis.plot(
-                    tuning.epsilons, values.mean(axis=1), line, color=colour, marker=marker, markersize=5,
-                    label=f"{kind} matching, {name} task",
-                )  # fmt: skip
-        axis.set_xlabel("epsilon (units of reward)")
-        axis.set_ylabel("share of visited states")
-        axis.set_ylim(0, 1.03)
-        axis.set_title(f"ITL on held-out patients, mean of {study.settings.folds} folds")
-        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, fontsize=8)
-    return figure
+    scores = {
+        f"{kind} matching, {name} task": values
+        for kind, found in (("epsilon", tuning.epsilon_matching), ("best", tuning.best_matching))
+        for name, values in found.items()
+    }
+    return curves.draw_tuning(f"ITL on held-out patients, {study.settings.folds} folds", tuning.epsilons, scores, None)
 
 
 def tuning_csv(study: Study) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -107,21 +108,28 @@ def _regret_panel(axis: Any, clouds: Sequence[Cloud]) -> None:
     axis.legend(fontsize=7.5, loc="lower left", handletextpad=0.2)
 
 
+def draw_matching(axis: Any, epsilons: FloatArray, scores: Mapping[str, FloatArray]) -> None:
+    """Draw scores ``[E, n]`` over batches or folds against epsilon: their mean and its 95 % interval."""
+    looks = cycle(zip((style.BLUE, style.SKY, style.VERMILLION, style.ORANGE), "oD^v", strict=True))
+    for (name, values), (colour, marker) in zip(scores.items(), looks, strict=False):
+        known = (~np.isnan(values)).sum(axis=1)
+        shown = known > 0  # an epsilon may have no model in any of them
+        mean = np.nanmean(values[shown], axis=1)
+        error = Z95 * np.nanstd(values[shown], axis=1) / np.sqrt(np.maximum(known[shown] - 1, 1))
+        x = epsilons[shown]
+        axis.plot(x, mean, color=colour, marker=marker, markersize=4, linewidth=1.3, label=name)
+        axis.fill_between(x, mean - error, mean + error, color=colour, alpha=0.15, linewidth=0)
+
+
 def draw_tuning(title: str, epsilons: FloatArray, scores: Mapping[str, FloatArray], true: float | None) -> Any:
     """Draw held-out matching against epsilon: one line per score ``[E, dataset]`` with its interval.
 
     ``true`` marks the epsilon of the simulated experts, where they are simulated.
     """
     plt = style.pyplot()
-    looks = zip((style.BLUE, style.SKY, style.VERMILLION, style.ORANGE), "oD^v", strict=True)
     with plt.rc_context(style.RC):
         figure, axis = plt.subplots(figsize=(6.2, 3.8))
-        for (name, values), (colour, marker) in zip(scores.items(), looks, strict=False):
-            mean = np.nanmean(values, axis=1)
-            number = np.maximum((~np.isnan(values)).sum(axis=1), 1)
-            error = Z95 * np.nanstd(values, axis=1) / np.sqrt(number)
-            axis.plot(epsilons, mean, color=colour, marker=marker, markersize=4, linewidth=1.3, label=name)
-            axis.fill_between(epsilons, mean - error, mean + error, color=colour, alpha=0.15, linewidth=0)
+        draw_matching(axis, epsilons, scores)
         if true is not None:
             axis.axvline(true, color="#444444", linewidth=1, linestyle="--", label="the experts' own epsilon")
         axis.set_xlabel("epsilon assumed by ITL (reward units)")
