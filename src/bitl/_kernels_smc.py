@@ -566,11 +566,15 @@ def toggle_leak(alpha, total, end, floor, log_odds, row, rng):
 
 @bare
 def swap_labels(problem, one, other, share, X, rng):
-    """Exchange two labels in all rows of each unvisited state with chance ``share``: no row becomes less likely."""
+    """Exchange two labels in all rows of each unvisited state with chance ``share``: no row becomes less likely.
+
+    A state without valid actions may have data all the same; where they tell the two labels apart a row stays as it is.
+    """
     for s in range(problem.visited.shape[0]):
         if not problem.visited[s] and rng.random() < share:
             for k in range(problem.first[s], problem.first[s + 1]):
-                X[k, one], X[k, other] = X[k, other], X[k, one]
+                if problem.alpha[k, one] == problem.alpha[k, other]:
+                    X[k, one], X[k, other] = X[k, other], X[k, one]
 
 
 @bare
