@@ -36,6 +36,7 @@ ONE = {(0, 0): (1, 3, 2), (1, 1): (0, 2, 3), (2, 0): (1, 0, 3)}
 SOME = {(0, 0): (1, 3, 2), (1, 1): (0, 2, 3)}
 SEVERAL = {(0, 0): (1, 3, 2), (0, 1): (0, 4, 1), (1, 1): (0, 2, 3)}
 DATA = {(0, 0): (1, 2, 5), (0, 1): (3, 1, 1), (1, 1): (0, 2, 3), (1, 0): (1, 1, 0)}
+UNJUDGED = {**SOME, (2, 0): (4, 0, 1), (2, 1): (0, 1, 0)}  # nobody vouches for what was done in state 2
 DATA_VALID = [[True, False], [False, True], [False, False]]
 
 PROBLEMS = [
@@ -54,6 +55,7 @@ PROBLEMS = [
         reward=((0.1, 0.0), (0.3, 0.4), (1.0, 0.7)),
         admissible=np.array([[True, True], [False, True], [True, True]]),
     ),
+    small("data without a valid action, delta .05", UNJUDGED, epsilon=0.1, delta=0.05, valid=DATA_VALID),
 ]
 
 
