@@ -7,7 +7,7 @@ led to the constrained posterior through
           - \frac{\beta}{\sigma} \sum_s (M_s - m_s - \epsilon)_+, \qquad t = \frac{\beta}{1 + \beta}, \quad
           \beta: 0 \to \infty,
 
-each :math:`\beta` chosen so that the weights :math:`f_{\beta'} / f_\beta` keep an effective half of the particles;
+each :math:`\beta` chosen so that the weights :math:`f_{\beta'} / f_\beta` keep four fifths of the particles effective;
 the product of their means estimates the evidence, the probability under the Dirichlets that the experts are
 :math:`\epsilon`-optimal. After each step the particles are resampled and every one makes a few sweeps of moves.
 
@@ -40,8 +40,8 @@ from .._types import FloatArray, IntArray
 from ..errors import SamplingError
 from .collapse import Layout, Problem
 
-SHARE = 0.5  # of the particles, that each step of the temperature keeps effective
-SWEEPS = 6
+SHARE = 0.8  # of the particles, that each step of the temperature keeps effective
+SWEEPS = 3
 MAX_STAGES = 400
 MAX_BETA = 1e13
 
