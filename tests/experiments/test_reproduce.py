@@ -72,6 +72,21 @@ def test_a_killed_run_resumes_and_ends_with_the_same_tables(tmp_path):
     assert "stochastic0-gridworld.md" in tables(whole)
 
 
+def test_workers_end_with_the_process_that_started_them():
+    """Workers inherit its output, which therefore ends only when they have ended too."""
+    work = """
+from bitl.experiments.engine import LocalEngine
+
+if __name__ == "__main__":
+    for _ in LocalEngine(2).results(eval, ["0", "0", "__import__('time').sleep(300)"]):
+        print("begun", flush=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", work], stdout=subprocess.PIPE, text=True) as victim:
+        assert victim.stdout.readline() == "begun\n"
+        victim.kill()
+        victim.communicate(timeout=30)
+
+
 def untimed(found):
     return [row for row in found if row[6] != "seconds"]
 

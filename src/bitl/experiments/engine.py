@@ -6,10 +6,11 @@ Results come back to the process that asked for them, which writes them as they 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import Any, Protocol
 
 from .. import _validate
@@ -39,7 +40,7 @@ class LocalEngine:
                 yield unit, compute(unit)
             return
         with _environment(ONE_THREAD):
-            pool = ProcessPoolExecutor(self.workers, mp_context=get_context("spawn"))
+            pool = ProcessPoolExecutor(self.workers, mp_context=get_context("spawn"), initializer=_end_with_parent)
             try:
                 waiting: dict[Future[Any], Any] = {}
                 queue = iter(units)
@@ -56,6 +57,18 @@ class LocalEngine:
                         yield waiting.pop(future), future.result()
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """Let this worker end with the process that started it, which cannot tell it to if it is killed."""
+
+    def watch() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager
