@@ -2,12 +2,14 @@
 
 Gridworld, K = 10 transitions per valid action, delta = 0.001. One line per problem: the largest R-hat and the least
 between-run effective draws of V*(s) over all states, the sd of the log evidence over runs, CPU seconds of all runs
-together. With ``--hmc`` the paper's sampler runs on the same problems, from a draw of the posterior.
+together. With ``--hmc`` the paper's sampler runs on the same problems, over masses, lengths and steps: chains that all
+start at one draw of the posterior, and chains that start at four draws, one of each run.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import time
 from collections.abc import Sequence
@@ -17,6 +19,8 @@ import numpy as np
 import bitl
 from bitl.worlds.batches import batch_by_coverage
 
+HMC_STEPS = {"unit": (0.003, 0.01, 0.03), "prior": (1e-5, 1e-4, 1e-3)}
+HMC_LEAPS = (5, 20, 80)
 TARGETS = "targets: R-hat <= 1.01, ESS >= 400, sd <= 0.1, < 60 CPU s"
 
 
@@ -44,31 +48,36 @@ def measure_smc(batch: bitl.Transitions, task: bitl.Task, epsilon: float, runs: 
     return post
 
 
-def measure_hmc(batch: bitl.Transitions, task: bitl.Task, epsilon: float, init: np.ndarray, draws: int) -> None:
-    for step in (0.003, 0.01, 0.03, 0.1):
-        begin = time.process_time()
-        post = bitl.sample_bitl(
-            batch,
-            task=task,
-            epsilon=epsilon,
-            draws=draws,
-            seed=0,
-            sampler="reflective-hmc",
-            init=init,
-            runs=4,
-            workers=1,
-            step=step,
-        )
-        seconds = time.process_time() - begin
-        found = post.diagnostics()
-        assert found.chain_ess is not None
-        rhat = "never moves" if np.isnan(found.rhat).all() else f"R-hat {np.nanmax(found.rhat):.2f}"
-        ess = "ESS none" if np.isnan(found.ess).all() else f"ESS {np.nanmin(found.ess):.1f}"
-        print(
-            f"hmc    step {step}  {rhat}  {ess}  acceptance {post.info['acceptance']:.2f}  "
-            f"out {post.info['ended_outside']:.2f}  reflections {post.info['reflections']:.1f}  CPU {seconds:.1f} s",
-            flush=True,
-        )
+def measure_hmc(batch: bitl.Transitions, task: bitl.Task, epsilon: float, starts: np.ndarray, draws: int) -> None:
+    for mass, steps in HMC_STEPS.items():
+        for leaps, step, (where, init) in itertools.product(
+            HMC_LEAPS, steps, (("together", starts[0]), ("apart", starts))
+        ):
+            begin = time.process_time()
+            post = bitl.sample_bitl(
+                batch,
+                task=task,
+                epsilon=epsilon,
+                draws=draws,
+                seed=0,
+                sampler="reflective-hmc",
+                init=init,
+                runs=len(starts),
+                workers=1,
+                step=step,
+                leaps=leaps,
+                mass=mass,
+            )
+            seconds = time.process_time() - begin
+            found = post.diagnostics()
+            rhat = "never moves" if np.isnan(found.rhat).all() else f"R-hat {np.nanmax(found.rhat):.2f}"
+            ess = "ESS none" if np.isnan(found.ess).all() else f"ESS {np.nanmin(found.ess):.1f}"
+            print(
+                f"hmc    mass {mass}  L {leaps}  step {step:g}  {where}  {rhat}  {ess}  "
+                f"acceptance {post.info['acceptance']:.2f}  out {post.info['ended_outside']:.2f}  "
+                f"reflections {post.info['reflections']:.1f}  CPU {seconds:.1f} s",
+                flush=True,
+            )
 
 
 def main(arguments: Sequence[str] = ()) -> None:
@@ -92,7 +101,7 @@ def main(arguments: Sequence[str] = ()) -> None:
                 batch, task = problem(epsilon, coverage, seed)
                 post = measure_smc(batch, task, epsilon, args.runs, args.particles)
                 if args.hmc:
-                    measure_hmc(batch, task, epsilon, post.T[0], args.hmc_draws)
+                    measure_hmc(batch, task, epsilon, post.T[:: len(post) // args.runs], args.hmc_draws)
 
 
 if __name__ == "__main__":

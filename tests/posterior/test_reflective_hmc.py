@@ -74,23 +74,42 @@ def test_gradients_by_finite_differences(case):
         np.testing.assert_allclose(wall.normal(w, T, best.policy, best.V, which), slope(gap, w), atol=1e-6)
 
 
-def test_trajectories_can_be_run_backwards(case):
+@pytest.mark.parametrize("mass", ["unit", "prior"])
+def test_trajectories_can_be_run_backwards(case, mass):
     problem, sticks, wall = case
+    scale = sticks.spread() if mass == "prior" else 1.0
     rng = np.random.default_rng(3)
     w = to_logits(exact_draws(problem).T[0])
     bounced = 0
     for _ in range(20):
         m = rng.normal(size=w.shape)
-        end, momentum, feasible, bounces = trajectory(sticks, wall, w, m, step=0.3, leaps=8)
+        end, momentum, feasible, bounces = trajectory(sticks, wall, w, m, step=0.3, leaps=8, scale=scale)
         if feasible:
-            back, minus, _, _ = trajectory(sticks, wall, end, -momentum, step=0.3, leaps=8)
+            back, minus, _, _ = trajectory(sticks, wall, end, -momentum, step=0.3, leaps=8, scale=scale)
             np.testing.assert_allclose(back, w, atol=1e-9)
             np.testing.assert_allclose(minus, -m, atol=1e-9)
             bounced += bounces
     assert bounced > 0
 
 
-def chains(case, sticks=None, step=0.5, wrap=lambda rng: rng):
+def test_the_prior_mass_is_the_variance_of_the_logits():
+    rng = np.random.default_rng(5)
+    alpha = np.array([[[0.4, 2.0, 7.0]]])
+    logits = to_logits(rng.dirichlet(alpha[0, 0], size=40_000))
+    np.testing.assert_allclose(Sticks.of(alpha).spread()[0, 0], logits.std(axis=0), rtol=0.03)
+
+
+def test_where_gradients_vanish_the_momentum_is_turned_round(case):
+    _, sticks, wall = case
+    w = np.full((3, 2, 2), 900.0)  # every row leads to state 0, to all digits, and the constraints are broken
+    assert not wall.hit(w).any()
+    m = np.random.default_rng(6).normal(size=w.shape)
+    _, momentum, feasible, bounces = trajectory(sticks, wall, w, m, step=1e-9, leaps=2)
+    assert (feasible, bounces) == (False, 1)
+    np.testing.assert_allclose(momentum, -m, atol=1e-6)
+
+
+def chains(case, sticks=None, step=0.5, wrap=lambda rng: rng, scale=1.0):
     problem, true, wall = case
     start = exact_draws(problem).T
     results = [
@@ -102,6 +121,7 @@ def chains(case, sticks=None, step=0.5, wrap=lambda rng: rng):
             draws=250,
             step=step,
             leaps=5,
+            scale=scale,
         )[0]
         for i in range(12)
     ]
@@ -110,6 +130,32 @@ def chains(case, sticks=None, step=0.5, wrap=lambda rng: rng):
 
 def test_agrees_with_rejection(case):
     assert agrees(z_scores(chains(case), exact_draws(case[0]).T, case[0].task))
+
+
+def test_agrees_with_rejection_under_the_prior_mass(case):
+    post = chains(case, step=0.3, scale=case[1].spread())
+    assert agrees(z_scores(post, exact_draws(case[0]).T, case[0].task))
+
+
+def test_chains_may_start_apart():
+    problem = WIDE
+    starts = exact_draws(problem).T[:2]
+    post = bitl.sample_bitl(
+        problem.counts,
+        draws=2,
+        seed=0,
+        sampler="reflective-hmc",
+        init=starts,
+        runs=2,
+        step=1e-9,
+        mass="prior",
+        **problem.arguments(),
+    )
+    np.testing.assert_allclose(post.T, starts, atol=1e-6)
+    with pytest.raises(bitl.DataError, match="must have shape"):
+        bitl.sample_bitl(
+            problem.counts, draws=3, seed=0, sampler="reflective-hmc", init=starts, runs=3, **problem.arguments()
+        )
 
 
 class NoJacobian(Sticks):

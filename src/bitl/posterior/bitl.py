@@ -77,7 +77,8 @@ def sample_bitl(
     particles
         Size of each SMC population, at least the draws of a run.
     init
-        For ``"reflective-hmc"``: a model ``[S, A, S]`` that satisfies the constraints, by default the ITL estimate.
+        For ``"reflective-hmc"``: a model ``[S, A, S]`` that satisfies the constraints, or one for each run; by default
+        the ITL estimate.
     workers
         Threads that share the runs, by default one per core; the answer does not depend on it.
     progress

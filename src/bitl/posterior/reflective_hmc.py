@@ -11,7 +11,10 @@ drifts :math:`w \mathrel{+}= h m`, with a full kick between two drifts if :math:
 reflection :math:`m \mathrel{-}= 2 (m \cdot n) n` at the normal of the most violated constraint; half a kick. The
 normal depends on the position alone, so the map is reversible and keeps volume. The end is rejected if it is
 infeasible, and otherwise accepted with probability :math:`\min(1, e^{-\Delta H})`. (The paper's box has no Metropolis
-test.)
+test.) Where every gradient has vanished, in rows that are one-hot to all digits, the momentum is turned round instead.
+
+The paper's mass is the identity. ``mass="prior"`` gives each logit the inverse of its variance under the Dirichlets,
+:math:`\psi_1(a_k) + \psi_1(b_k)`: the same dynamics in coordinates divided by their standard deviations ``scale``.
 
 The gradient of :math:`Q^*(s,a) - Q^*(s,b)`: with :math:`G = (I - \gamma T_\pi)^{-1}` a row enters only through its
 product with :math:`V`, with coefficients :math:`\gamma` for row :math:`(s,a)`, :math:`-\gamma` for :math:`(s,b)` and
@@ -64,6 +67,12 @@ class Sticks(NamedTuple):
         """Return the gradient of E."""
         return (self.a + self.b) * _sigmoid(w) - self.a
 
+    def spread(self) -> FloatArray:
+        """Return the standard deviations of the logits where no constraint bounds them."""
+        from scipy.special import polygamma
+
+        return np.asarray(np.sqrt(polygamma(1, self.a) + polygamma(1, self.b)))
+
 
 def to_model(w: FloatArray) -> FloatArray:
     """Return T ``[S, A, S]`` of logits ``[S, A, S - 1]``."""
@@ -91,16 +100,20 @@ class Wall(NamedTuple):
     gamma: float
     epsilon: float
 
-    def hit(self, w: FloatArray) -> FloatArray | None:
-        """Return the unit normal of the most violated constraint at w, or None if w is feasible."""
+    def hit(self, w: FloatArray, scale: FloatArray | float = 1.0) -> FloatArray | None:
+        """Return the unit normal, in w / scale, of the most violated constraint at w; None if w is feasible.
+
+        Zero if its gradient has vanished.
+        """
         T = to_model(w)
         best = policy_iteration(T[None], self.R, self.allowed, self.gamma, 1)
         excess = self.constraints.excess(best.Q[0], self.epsilon)
         worst = int(excess.argmax()) if len(excess) else 0
         if len(excess) == 0 or excess[worst] <= 0:
             return None
-        normal = self.normal(w, T, best.policy[0], best.V[0], worst)
-        return np.asarray(normal / np.linalg.norm(normal))
+        normal = scale * self.normal(w, T, best.policy[0], best.V[0], worst)
+        length = np.linalg.norm(normal)
+        return np.asarray(normal / length) if length > 0 else np.zeros_like(normal)
 
     def normal(self, w: FloatArray, T: FloatArray, policy: IntArray, V: FloatArray, which: int) -> FloatArray:
         """Return the gradient of Q*(s, a) - Q*(s, b) of one constraint with respect to w."""
@@ -141,22 +154,26 @@ def sample_reflective_hmc(
     runs: int = 4,
     step: float = 0.003,
     leaps: int = 20,
+    mass: str = "unit",
     warmup: int = 0,
     workers: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Posterior:
-    """Draw models by HMC with reflection, from chains that all start at ``init``.
+    """Draw models by HMC with reflection.
 
     Parameters
     ----------
     batch, task, epsilon, draws, seed, expert, delta, workers, progress
         As in :func:`bitl.sample_bitl`.
     init
-        A model ``[S, A, S]`` that satisfies the constraints; zeros are raised to 1e-12.
+        A model ``[S, A, S]`` that satisfies the constraints, from which all chains start, or one for each chain
+        ``[runs, S, A, S]``; zeros are raised to 1e-12.
     runs
         Number of chains.
     step, leaps
         Step size h and number of drifts L of a trajectory.
+    mass
+        ``"unit"``, as in the paper, or ``"prior"``: the inverse of the logits' variances under the Dirichlets.
     warmup
         Trajectories of each chain that are thrown away.
     """
@@ -170,21 +187,25 @@ def sample_reflective_hmc(
     sticks = Sticks.of(counts.N + _validate.real(delta, "delta", low=0, ends="()"))
     S, A = counts.num_states, counts.num_actions
     wall = Wall(Constraints.of(valid, task), task.rewards(A), task.allowed(A), task.discount, epsilon)
-    T0 = np.maximum(_validate.model(init), SMALLEST)
-    if T0.shape != (S, A, S):
-        raise DataError(f"The 'init' model must have shape {(S, A, S)}. Got {T0.shape} instead.")
-    w0 = to_logits(T0 / T0.sum(axis=-1, keepdims=True))
-    if wall.hit(w0) is not None:
+    _validate.one_of(mass, "mass", ("unit", "prior"))
+    scale = sticks.spread() if mass == "prior" else 1.0
+    starts = np.asarray(init, dtype=float)
+    if starts.shape not in ((S, A, S), (runs, S, A, S)):
         raise DataError(
-            f"The 'init' model must satisfy the constraints. {certify(T0, task=task, expert=valid, epsilon=epsilon)}"
+            f"The 'init' model must have shape {(S, A, S)}, or {(runs, S, A, S)} for {runs} chains. "
+            f"Got {starts.shape} instead."
         )
+    starts = np.broadcast_to(starts, (runs, S, A, S))
+    first = [_start(T, wall, task=task, expert=valid, epsilon=epsilon) for T in starts]
     sizes = [len(part) for part in np.array_split(np.arange(draws), runs)]
     root = _validate.seed_sequence(seed)
     finished = np.zeros(runs)
 
     def one(i: int) -> tuple[FloatArray, Tally]:
         rng = np.random.Generator(np.random.PCG64(child(root, i)))
-        result = run_chain(sticks, wall, w0, rng, draws=sizes[i], step=step, leaps=leaps, warmup=warmup)
+        result = run_chain(
+            sticks, wall, first[i], rng, draws=sizes[i], step=step, leaps=leaps, warmup=warmup, scale=scale
+        )
         finished[i] = 1.0
         if progress is not None:
             progress(float(finished.mean()))
@@ -197,12 +218,22 @@ def sample_reflective_hmc(
         "chains": True,
         "step": step,
         "leaps": leaps,
+        "mass": mass,
         "acceptance": totals.accepted / totals.proposals,
         "ended_outside": totals.outside / totals.proposals,
         "reflections": totals.reflections / totals.proposals,
     }
     run = np.repeat(np.arange(runs), sizes)
     return Posterior(np.concatenate([T for T, _ in results]), "BITL", run, task, info, labels)
+
+
+def _start(T: FloatArray, wall: Wall, **asked: Any) -> FloatArray:
+    """Return the logits of a first model, which must be feasible."""
+    T = np.maximum(_validate.model(T), SMALLEST)
+    w = to_logits(T / T.sum(axis=-1, keepdims=True))
+    if wall.hit(w) is not None:
+        raise DataError(f"The 'init' model must satisfy the constraints. {certify(T, **asked)}")
+    return w
 
 
 def run_chain(
@@ -215,6 +246,7 @@ def run_chain(
     step: float,
     leaps: int,
     warmup: int = 0,
+    scale: FloatArray | float = 1.0,
 ) -> tuple[FloatArray, Tally]:
     """Run one chain; returns its models and what happened."""
     T = np.empty((draws, *w.shape[:-1], w.shape[-1] + 1))
@@ -222,7 +254,7 @@ def run_chain(
     energy = sticks.energy(w)
     for i in range(-warmup, draws):
         m = rng.standard_normal(w.shape)
-        new, momentum, feasible, bounces = trajectory(sticks, wall, w, m, step=step, leaps=leaps)
+        new, momentum, feasible, bounces = trajectory(sticks, wall, w, m, step=step, leaps=leaps, scale=scale)
         reflections += bounces
         outside += not feasible
         after = sticks.energy(new)
@@ -236,20 +268,27 @@ def run_chain(
 
 
 def trajectory(
-    sticks: Sticks, wall: Wall, w: FloatArray, m: FloatArray, *, step: float, leaps: int
+    sticks: Sticks,
+    wall: Wall,
+    w: FloatArray,
+    m: FloatArray,
+    *,
+    step: float,
+    leaps: int,
+    scale: FloatArray | float = 1.0,
 ) -> tuple[FloatArray, FloatArray, bool, int]:
     """Follow the dynamics; returns the end, its momentum, whether it is feasible, and the number of reflections."""
-    m = m - 0.5 * step * sticks.gradient(w)
+    m = m - 0.5 * step * scale * sticks.gradient(w)
     bounces = 0
     for i in range(1, leaps + 1):
-        w = w + step * m
-        normal = wall.hit(w)
+        w = w + step * scale * m
+        normal = wall.hit(w, scale)
         if i == leaps:
-            return w, m - 0.5 * step * sticks.gradient(w), normal is None, bounces
+            return w, m - 0.5 * step * scale * sticks.gradient(w), normal is None, bounces
         if normal is None:
-            m = m - step * sticks.gradient(w)
+            m = m - step * scale * sticks.gradient(w)
         else:
-            m = m - 2 * float((m * normal).sum()) * normal
+            m = m - 2 * float((m * normal).sum()) * normal if normal.any() else -m
             bounces += 1
     raise AssertionError("unreachable")
 
