@@ -16,6 +16,8 @@ PATIENCE = 60
 TINY = 0.1  # a smaller alpha of a row joins the lump that is broken like a stick
 SMALL_LUMP = 0.2  # a larger lump has too many pieces
 DETOURS = 2  # moves of several states at once in every sweep
+LEAK_LOOKS = 5  # times that a sweep looks whether a row leaks
+OPEN_SHARE = 0.02  # of the looks at a closed way that propose to open it, which the prior seldom allows
 
 
 # --- P(p . V <= c) for p ~ Dir(alpha) ---------------------------------------------------------------------------------
@@ -564,6 +566,13 @@ def toggle_leak(alpha, total, end, floor, log_odds, row, rng):
     return -log_odds if opened else log_odds
 
 
+@inlined
+def move_leak(problem, k, end, X, rng):
+    """Open or close the way from row k to state ``end``; returns the log of the prior ratio."""
+    log_odds = problem.leak_log_odds[k, end]
+    return toggle_leak(problem.alpha[k], problem.total[k], end, problem.leak_floor[k], log_odds, X[k], rng)
+
+
 @bare
 def swap_labels(problem, one, other, share, X, rng):
     """Exchange two labels in all rows of each unvisited state with chance ``share``: no row becomes less likely.
@@ -596,20 +605,40 @@ def move_detour(problem, V, X, rng):
     share = rng.random()
     if share > 1.0 / 3.0:
         swap_labels(problem, end, other, 1.0 if share > 2.0 / 3.0 else 0.5, X, rng)
-    log_odds = problem.leak_log_odds[k, end]
-    if np.isnan(log_odds):
+    if np.isnan(problem.leak_log_odds[k, end]):
         return end, 0.0
-    return end, toggle_leak(problem.alpha[k], problem.total[k], end, problem.leak_floor[k], log_odds, X[k], rng)
+    return end, move_leak(problem, k, end, X, rng)
 
 
 @bare
 def try_detour(problem, heat, X, policy, G, V, q, log_below, excess, rng, new):
-    """Propose, then plan from scratch and accept or reject; tells whether accepted."""
-    G2, V2, q2, policy2, log_below2, excess2, _, X2, M = new
-    copy_rows(X, 0, X2, 0, X.shape[0])
-    end, ratio = move_detour(problem, V, X2, rng)
-    copy_row(policy, policy2)
-    plan_particle(problem, X2, policy2, G2, V2, q2, M)
+    """Propose a detour and accept or reject it; tells whether accepted."""
+    copy_rows(X, 0, new[7], 0, X.shape[0])
+    end, ratio = move_detour(problem, V, new[7], rng)
+    return try_rows(problem, heat, end, ratio, X, policy, G, V, q, log_below, excess, rng, new)
+
+
+@bare
+def try_leak(problem, heat, k, X, policy, G, V, q, log_below, excess, rng, new):
+    """Open or close a way without data from row k, where nothing else changes; tells whether accepted.
+
+    Few ways are open, and those that are matter: they are closed whenever seen, but seldom opened, which the ratio
+    makes up for.
+    """
+    end = draw_end(V, problem.margin, rng)
+    opened = X[k, end] > problem.leak_floor[k]
+    if np.isnan(problem.leak_log_odds[k, end]) or (not opened and rng.random() >= OPEN_SHARE):
+        return False
+    copy_rows(X, 0, new[7], 0, X.shape[0])
+    ratio = move_leak(problem, k, end, new[7], rng) + (np.log(OPEN_SHARE) if opened else -np.log(OPEN_SHARE))
+    return try_rows(problem, heat, end, ratio, X, policy, G, V, q, log_below, excess, rng, new)
+
+
+@bare
+def try_rows(problem, heat, end, ratio, X, policy, G, V, q, log_below, excess, rng, new):
+    """Accept or reject the rows in ``new``, proposed with an eye on state ``end``; tells whether accepted."""
+    G2, V2, q2, policy2, log_below2, excess2, left, X2 = new
+    plan_again(problem, X, policy, G, V, X2, policy2, G2, V2, q2, left)
     bound = -rng.standard_exponential() - ratio
     bound += log_end_weight(V, end, problem.margin) - log_end_weight(V2, end, problem.margin)
     for s in range(V.shape[0]):
@@ -651,6 +680,32 @@ def switch_row(problem, s, k, X, old, G, V, left):
         g *= problem.gamma
         for j in range(S):
             G[i, j] += g * left[j]
+
+
+@bare
+def plan_again(problem, X, policy, G, V, X2, policy2, G2, V2, q2, left):
+    """Plan with rows X2, from what is known of rows X: one rank-1 update for each row that a state follows."""
+    copy_row(policy, policy2)
+    copy_row(V, V2)
+    copy_rows(G, 0, G2, 0, V.shape[0])
+    for s in range(V.shape[0]):
+        k = policy[s]
+        for j in range(V.shape[0]):
+            if X2[k, j] != X[k, j]:
+                switch_row(problem, s, k, X2, X[k], G2, V2, left)
+                break
+    look_ahead_rows(problem, X2, V2, q2)
+    for _ in range(100):
+        changed = False
+        for s in range(V.shape[0]):
+            k = best_row(problem, s, q2, problem.margin, policy2[s])
+            if k != policy2[s]:
+                switch_row(problem, s, k, X2, X2[policy2[s]], G2, V2, left)
+                policy2[s] = k
+                changed = True
+        if not changed:
+            return
+        look_ahead_rows(problem, X2, V2, q2)
 
 
 @bare
@@ -703,7 +758,7 @@ def try_state(problem, heat, s, saved, ratio, labels, tau, X, policy, G, V, q, l
     """
     first, last = problem.first[s], problem.first[s + 1]
     current = policy[s]
-    G2, V2, q2, policy2, log_below2, excess2, left, _, _ = new
+    G2, V2, q2, policy2, log_below2, excess2, left, _ = new
     for k in range(first, last):
         q2[k] = problem.R[k] + problem.gamma * dot(X[k], V)
     best = best_row(problem, s, q2, 0.0, current)
@@ -786,7 +841,7 @@ def terms_reach(problem, heat, bound, V, q, log_below, excess):
 
 @bare
 def sweep(problem, heat, X, policy, G, V, q, log_below, excess, rng, saved, work, labels, new, tally):
-    """Move every kept row once, then the labels of every unvisited state, then several states at once."""
+    """Move every kept row once and the labels of every unvisited state, then leaks, then several states at once."""
     none = labels[:0]
     for s in range(V.shape[0]):
         first, last = problem.first[s], problem.first[s + 1]
@@ -810,6 +865,9 @@ def sweep(problem, heat, X, policy, G, V, q, log_below, excess, rng, saved, work
             tally[1] += try_state(
                 problem, heat, s, saved, ratio, led, tau, X, policy, G, V, q, log_below, excess, rng, new
             )
+    for look in range(LEAK_LOOKS * problem.leaky.shape[0]):
+        k = problem.leaky[look % problem.leaky.shape[0], 0]
+        try_leak(problem, heat, k, X, policy, G, V, q, log_below, excess, rng, new)
     for _ in range(DETOURS if problem.leaky.shape[0] > 0 else 0):
         tally[0] += 1
         tally[1] += try_detour(problem, heat, X, policy, G, V, q, log_below, excess, rng, new)
@@ -817,7 +875,7 @@ def sweep(problem, heat, X, policy, G, V, q, log_below, excess, rng, saved, work
 
 @jit
 def scratch(problem):
-    """Room: (saved rows, pseudo-counts, labels, (G, V, q, policy, log_below, excess, a vector, X, a matrix))."""
+    """Room: (saved rows, pseudo-counts, labels, (G, V, q, policy, log_below, excess, a vector, X))."""
     K, S = problem.alpha.shape
     most = 0
     for s in range(S):
@@ -832,7 +890,6 @@ def scratch(problem):
         np.zeros(S),
         np.empty(S),
         np.empty((K, S)),
-        np.empty((S, S)),
     )
     return np.empty((most, S)), np.empty(S), np.empty(2 * most, np.int64), new
 

@@ -196,6 +196,7 @@ def test_a_forgotten_way_back_is_caught(monkeypatch):
         monkeypatch.setattr(kernel, "try_state", kernel.try_state.py_func)
         monkeypatch.setattr(kernel, "way_back", way_back)
         monkeypatch.setattr(kernel, "DETOURS", 0)
+        monkeypatch.setattr(kernel, "LEAK_LOOKS", 0)
         rng = np.random.default_rng(2)
         saved, work, labels, new = kernel.scratch(told)
         G, M = np.empty((3, 3)), np.empty((3, 3))
@@ -253,6 +254,25 @@ def test_detours_do_not_drift_from_exact_draws(problem):
     assert np.abs(z).max() < 4.5
 
 
+def leaks_alone(told, *rest):
+    """Look at every row ten times."""
+    heat, *rest = rest
+    return sum(kernel.try_leak(told, heat, k, *rest) for k in np.tile(told.leaky[:, 0], 10))
+
+
+@pytest.mark.parametrize("problem", [PROBLEMS[i] for i in (2, 3, 4, 6, 8)], ids=lambda p: p.name)
+def test_leaks_do_not_drift_from_exact_draws(problem):
+    z, accepted = detoured(problem, move=leaks_alone)
+    assert accepted > 100
+    assert np.abs(z).max() < 4.5
+
+
+@pytest.mark.parametrize("wrong", [-1.0, 1.0])
+def test_leaks_at_the_wrong_price_are_caught(wrong):
+    z, _ = detoured(PROBLEMS[4], lambda p: p._replace(leak_log_odds=p.leak_log_odds + wrong), leaks_alone)
+    assert np.abs(z).max() > 6
+
+
 def test_detours_at_the_wrong_price_are_caught():
     z, _ = detoured(PROBLEMS[4], lambda p: p._replace(leak_log_odds=p.leak_log_odds + 1.0))
     assert np.abs(z).max() > 6
@@ -264,6 +284,7 @@ def test_detours_with_there_and_back_exchanged_are_caught(monkeypatch):
     right = kernel.log_end_weight
     assert np.abs(detoured(problem)[0]).max() < 4.5
     monkeypatch.setattr(kernel, "log_end_weight", lambda *given: -right(*given))
+    monkeypatch.setattr(kernel, "try_rows", kernel.try_rows.py_func)
     z, _ = detoured(problem, move=kernel.try_detour.py_func, number=3, draws=5000)
     assert np.abs(z).max() > 6
 

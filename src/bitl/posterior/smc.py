@@ -19,10 +19,14 @@ V)` is right after the correction :math:`\alpha_{\ell'} h(\ell \mid \ell'; V') /
 One moves all rows to labels at or below the value of a random state, the other one row to a label of similar value.
 No density of a row is ever evaluated.
 
+*Leaks* are ways without data out of rows with data: rare, but one to the best state can carry the values of all
+others. The probability of such a way is Beta(:math:`\alpha`, rest), whatever the proportions of the rest; it is drawn
+from that on the other side of a floor, with the odds of the sides as ratio. Every sweep looks at some; open ones are
+closed, closed ones opened with probability :math:`\rho`, for which the ratio has :math:`1/\rho` or :math:`\rho`.
+
 *Detours* change several states at once: what leads from unvisited states to a state is led to another one and the
-reverse (rows of unvisited states have exchangeable labels, so this is reversible), and half of the time a way without
-data from that other state to the first is opened or closed: its probability is Beta(:math:`\alpha`, rest), whatever
-the proportions of the rest, and is drawn from that on the other side of a floor, with the odds of the sides as ratio.
+reverse (rows of unvisited states have exchangeable labels, so this is reversible), and half of the time a leak from
+that other state to the first is opened or closed.
 
 Inside the sampler :math:`F` is approximated; the last weights are the ratio of the exact :math:`F` to the
 approximation.
