@@ -87,6 +87,13 @@ if __name__ == "__main__":
         victim.communicate(timeout=30)
 
 
+def test_the_page_names_the_command_that_wrote_it(tmp_path):
+    given = "--stochastic 0 --method MLE --datasets 1 --worlds 0 --sweep 0"
+    command = [sys.executable, "-c", "from bitl.cli import main; main()", "reproduce", "synthetic", *given.split()]
+    subprocess.run([*command, "--workers", "1", "--page", "page.md"], cwd=tmp_path, check=True, capture_output=True)
+    assert f"Written by `bitl reproduce synthetic {given}`" in (tmp_path / "page.md").read_text()
+
+
 def untimed(found):
     return [row for row in found if row[6] != "seconds"]
 

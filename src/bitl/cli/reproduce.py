@@ -74,7 +74,9 @@ def reproduce(
     elif "icu" in wanted:
         console.print("Left out: icu, which needs --mimic or --transitions.", highlight=False)
     if page is not None:
-        words = _command(what, quick=quick, draws=draws, particles=particles, seed=seed)
+        sizes = {"datasets": datasets, "worlds": worlds, "per-world": per_world, "sweep": sweep}
+        chosen = {"stochastic": stochastic, "method": method, "plugin": plugin, **sizes}
+        words = _command(what, quick=quick, draws=draws, particles=particles, seed=seed or None, **chosen)
         reproduction.write_page(page, rows, out, how=how, command=words)
         console.print(f"Page: {page}", highlight=False)
 
@@ -99,8 +101,12 @@ def _icu(mimic: str | None, transitions: Path | None, how: How, quick: bool, out
 
 def _command(what: str, **options: object) -> str:
     """Return the command that was given, options left at their defaults left out."""
-    given = [f"--{name}" if value is True else f"--{name} {value}" for name, value in options.items() if value]
-    return " ".join(["bitl reproduce", what, *given])
+    words = ["bitl reproduce", what]
+    for name, value in options.items():
+        values = value if isinstance(value, list) else [value]
+        given = [one for one in values if one is not None and one is not False]  # 0 is a size
+        words += [f"--{name}" if one is True else f"--{name} {one}" for one in given]
+    return " ".join(words)
 
 
 def _show(wanted: tuple[str, ...], rows: dict[str, list[Row]], how: How, out: Path) -> None:
