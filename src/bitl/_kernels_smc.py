@@ -613,8 +613,9 @@ def move_detour(problem, V, X, rng):
 @bare
 def try_detour(problem, heat, X, policy, G, V, q, log_below, excess, rng, new):
     """Propose a detour and accept or reject it; tells whether accepted."""
-    copy_rows(X, 0, new[7], 0, X.shape[0])
-    end, ratio = move_detour(problem, V, new[7], rng)
+    proposed = new[7]
+    copy_rows(X, 0, proposed, 0, X.shape[0])
+    end, ratio = move_detour(problem, V, proposed, rng)
     return try_rows(problem, heat, end, ratio, X, policy, G, V, q, log_below, excess, rng, new)
 
 
@@ -629,8 +630,9 @@ def try_leak(problem, heat, k, X, policy, G, V, q, log_below, excess, rng, new):
     opened = X[k, end] > problem.leak_floor[k]
     if np.isnan(problem.leak_log_odds[k, end]) or (not opened and rng.random() >= OPEN_SHARE):
         return False
-    copy_rows(X, 0, new[7], 0, X.shape[0])
-    ratio = move_leak(problem, k, end, new[7], rng) + (np.log(OPEN_SHARE) if opened else -np.log(OPEN_SHARE))
+    proposed = new[7]
+    copy_rows(X, 0, proposed, 0, X.shape[0])
+    ratio = move_leak(problem, k, end, proposed, rng) + (np.log(OPEN_SHARE) if opened else -np.log(OPEN_SHARE))
     return try_rows(problem, heat, end, ratio, X, policy, G, V, q, log_below, excess, rng, new)
 
 
@@ -695,17 +697,23 @@ def plan_again(problem, X, policy, G, V, X2, policy2, G2, V2, q2, left):
                 switch_row(problem, s, k, X2, X[k], G2, V2, left)
                 break
     look_ahead_rows(problem, X2, V2, q2)
+    improve_by_switches(problem, X2, policy2, G2, V2, q2, left)
+
+
+@bare
+def improve_by_switches(problem, X, policy, G, V, q, left):
+    """Finish policy iteration by rank-1 updates of G and V."""
     for _ in range(100):
         changed = False
         for s in range(V.shape[0]):
-            k = best_row(problem, s, q2, problem.margin, policy2[s])
-            if k != policy2[s]:
-                switch_row(problem, s, k, X2, X2[policy2[s]], G2, V2, left)
-                policy2[s] = k
+            k = best_row(problem, s, q, problem.margin, policy[s])
+            if k != policy[s]:
+                switch_row(problem, s, k, X, X[policy[s]], G, V, left)
+                policy[s] = k
                 changed = True
         if not changed:
             return
-        look_ahead_rows(problem, X2, V2, q2)
+        look_ahead_rows(problem, X, V, q)
 
 
 @bare
@@ -797,24 +805,16 @@ def try_state(problem, heat, s, saved, ratio, labels, tau, X, policy, G, V, q, l
 @bare
 def improve_policy(problem, X, s, old, G, policy2, G2, V, V2, q2, left):
     """Finish policy iteration after the change at state s; tells whether G2 was needed (and is therefore filled)."""
-    inverse_known = False
-    for _ in range(100):
-        changed = False
-        for i in range(V2.shape[0]):
-            k = best_row(problem, i, q2, problem.margin, policy2[i])
-            if k != policy2[i]:
-                if not inverse_known:
-                    copy_rows(G, 0, G2, 0, V.shape[0])
-                    copy_row(V, V2)
-                    switch_row(problem, s, policy2[s], X, old, G2, V2, left)
-                    inverse_known = True
-                switch_row(problem, i, k, X, X[policy2[i]], G2, V2, left)
-                policy2[i] = k
-                changed = True
-        if not changed:
-            break
-        look_ahead_rows(problem, X, V2, q2)
-    return inverse_known
+    optimal = True
+    for i in range(V2.shape[0]):
+        optimal = optimal and best_row(problem, i, q2, problem.margin, policy2[i]) == policy2[i]
+    if optimal:
+        return False
+    copy_rows(G, 0, G2, 0, V.shape[0])
+    copy_row(V, V2)
+    switch_row(problem, s, policy2[s], X, old, G2, V2, left)
+    improve_by_switches(problem, X, policy2, G2, V2, q2, left)
+    return True
 
 
 @bare

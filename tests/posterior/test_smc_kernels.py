@@ -143,6 +143,23 @@ def test_what_chains_carry_along_equals_what_is_computed_anew(beta):
         assert out[n] == pytest.approx(oracle.log_target(problem, beta, excess, logs), rel=1e-9)
 
 
+def test_planning_again_equals_planning_anew():
+    """From one particle's inverse to another's rows, by one rank-1 update after the other."""
+    problem = gridworld_problem()
+    S = len(problem.visited)
+    particles = Particles.room(problem, 12)
+    kernel.draw_particles(problem, np.random.default_rng(2), particles.X)
+    kernel.complete_particles(problem, False, *particles)
+    for X, policy, V, new_X in zip(particles.X, particles.policy, particles.V, particles.X[::-1], strict=True):
+        G = np.linalg.inv(np.eye(S) - problem.gamma * X[policy])
+        policy2, G2, V2, q2 = np.empty(S, np.int64), np.empty((S, S)), np.empty(S), np.empty(len(X))
+        kernel.plan_again(problem, X, policy, G, V, new_X, policy2, G2, V2, q2, np.empty(S))
+        expected, q = oracle.plan_rows(problem, new_X)
+        np.testing.assert_allclose(V2, expected, rtol=1e-9)
+        np.testing.assert_allclose(q2, q, rtol=1e-9)
+        np.testing.assert_allclose(G2, np.linalg.inv(np.eye(S) - problem.gamma * new_X[policy2]), atol=1e-8)
+
+
 def moved(problem, change, seed=5):
     """z-scores of V and of rows after sweeps from exact draws, under a kernel that was told a changed problem."""
     exact = exact_draws(problem)
