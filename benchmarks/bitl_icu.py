@@ -1,6 +1,6 @@
 """BITL at the size of the ICU study: 36 states, 4 actions, about 9,400 transitions, rejected rows with data.
 
-``python -m benchmarks.bitl_icu [particles]``. The experts take a valid action in 94 % of the cases and any action in
+``python -m benchmarks.bitl_icu [rounds]``. The experts take a valid action in 94 % of the cases and any action in
 the rest; an action is valid if it was taken in at least 5 % of the visits, as in the paper's ICU study.
 """
 
@@ -37,20 +37,20 @@ def problem() -> tuple[worlds.World, float, bitl.Transitions, bitl.ExpertActions
     return world, epsilon, batch, bitl.ExpertActions.at_least(batch, share=0.05)
 
 
-def main(particles: int = 1000) -> None:
+def main(rounds: int = 10_000) -> None:
     """Measure and print."""
     world, epsilon, batch, expert = problem()
     rivals = int(((batch.counts.visits > 0) & ~expert.valid).sum())
     begin, cpu = time.perf_counter(), time.process_time()
     posterior = bitl.sample_bitl(
-        batch, task=world.task, epsilon=epsilon, expert=expert, draws=4 * particles, seed=0, particles=particles
+        batch, task=world.task, epsilon=epsilon, expert=expert, draws=4000, seed=0, rounds=rounds
     )
     wall, cpu = time.perf_counter() - begin, time.process_time() - cpu
     found = posterior.diagnostics()
     show(
         f"BITL, 36 x 4, {len(batch)} transitions, {rivals} rejected rows with data, epsilon {epsilon:.2f}",
         [
-            ("particles, runs", f"{particles}, 4", ""),
+            ("rounds, runs", f"{rounds}, 4", ""),
             ("largest R-hat of V*", f"{np.nanmax(found.rhat):.4f}", "1.01"),
             ("least effective draws of V*, pooled", f"{np.nanmin(found.ess):.0f}", "400"),
             ("log evidence, sd over runs", f"{posterior.info['log_evidence_sd']:.2f}", ""),

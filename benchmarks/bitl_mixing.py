@@ -2,8 +2,9 @@
 
 Gridworld, K = 10 transitions per valid action, delta = 0.001. One line per problem: the largest R-hat and the least
 between-run effective draws of V*(s) over all states, the sd of the log evidence over runs, CPU seconds of all runs
-together. With ``--hmc`` the paper's sampler runs on the same problems, over masses, lengths and steps: chains that all
-start at one draw of the posterior, and chains that start at four draws, one of each run.
+together. ``--sampler smc`` measures the other collapsed sampler instead. With ``--hmc`` the paper's sampler runs on the
+same problems, over masses, lengths and steps: chains that all start at one draw of the posterior, and chains that
+start at four draws, one of each run.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ def problem(epsilon: float, coverage: float, seed: int) -> tuple[bitl.Transition
     return batch_by_coverage(world, expert, rng, coverage=coverage, per_action=10), world.task
 
 
-def measure_smc(batch: bitl.Transitions, task: bitl.Task, epsilon: float, runs: int, particles: int) -> bitl.Posterior:
+def measure(batch: bitl.Transitions, task: bitl.Task, epsilon: float, runs: int, sampler: str) -> bitl.Posterior:
     begin = time.process_time()
-    post = bitl.sample_bitl(
-        batch, task=task, epsilon=epsilon, draws=1000 * runs, seed=0, runs=runs, particles=particles
-    )
+    post = bitl.sample_bitl(batch, task=task, epsilon=epsilon, draws=1000 * runs, seed=0, runs=runs, sampler=sampler)
     seconds = time.process_time() - begin
     found = post.diagnostics()
     info = post.info
     print(
-        f"smc    R-hat {found.rhat.max():.3f}  ESS {found.ess.min():5.0f}  log evidence {info['log_evidence']:7.2f} "
-        f"sd {info['log_evidence_sd']:.2f}  CPU {seconds:5.1f} s  ESS/s {found.ess.min() / seconds:.1f}  "
-        f"stages {info['stages'][0]}  acceptance {info['acceptance']:.2f}",
+        f"{sampler}  R-hat {found.rhat.max():.3f}  ESS {found.ess.min():5.0f}  "
+        f"log evidence {info['log_evidence']:7.2f} sd {info['log_evidence_sd']:.2f}  "
+        f"CPU {seconds:5.1f} s  ESS/s {found.ess.min() / seconds:.1f}  "
+        f"acceptance {info['acceptance']:.2f}  rounds {info.get('rounds', '-')}  "
+        f"round trips {info.get('round_trips', '-')}",
         flush=True,
     )
     return post
@@ -87,19 +88,19 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--epsilons", type=float, nargs="+", default=[3.0, 0.3, 0.0])
     parser.add_argument("--coverages", type=float, nargs="+", default=[0.4, 0.7])
     parser.add_argument("--runs", type=int, default=4)
-    parser.add_argument("--particles", type=int, default=1000)
+    parser.add_argument("--sampler", default="tempering", choices=["tempering", "smc"])
     parser.add_argument("--hmc", action="store_true")
     parser.add_argument("--hmc-draws", type=int, default=2000)
     args = parser.parse_args(list(arguments))
     batch, task = problem(3.0, 0.4, 0)
-    bitl.sample_bitl(batch, task=task, epsilon=3.0, draws=4, seed=0, runs=1, particles=24)  # compile
+    bitl.sample_bitl(batch, task=task, epsilon=3.0, draws=4, seed=0, runs=1, rounds=24)  # compile
     print(TARGETS)
     for epsilon in args.epsilons:
         for coverage in args.coverages:
             for seed in range(args.seeds):
                 print(f"epsilon {epsilon}, coverage {coverage}, data seed {seed}")
                 batch, task = problem(epsilon, coverage, seed)
-                post = measure_smc(batch, task, epsilon, args.runs, args.particles)
+                post = measure(batch, task, epsilon, args.runs, args.sampler)
                 if args.hmc:
                     measure_hmc(batch, task, epsilon, post.T[:: len(post) // args.runs], args.hmc_draws)
 

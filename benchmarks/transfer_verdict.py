@@ -51,7 +51,7 @@ def answers(batches: int, first: int) -> list[Answer]:
                 if tried:
                     N = N + batch_by_coverage(world, everything, rng, coverage=1.0, per_action=tried).counts.N
                 post = sample_bitl(
-                    Counts(N), task=world.task, epsilon=epsilon, expert=seen, draws=200, seed=i, particles=200
+                    Counts(N), task=world.task, epsilon=epsilon, expert=seen, draws=200, seed=i, rounds=1200
                 )
                 train, new = (Prediction.of(post, task, N.sum(axis=2)) for task in (world.task, world.transfer))
                 policy = metrics.learned_policy(post, world.transfer)

@@ -20,7 +20,7 @@ def bitl(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
-    return bitl("demo", "--draws", "50", "--particles", "40", cwd=folder), folder / "out"
+    return bitl("demo", "--draws", "50", "--rounds", "40", cwd=folder), folder / "out"
 
 
 def test_version(tmp_path):
@@ -52,7 +52,7 @@ def test_demo_writes_a_report_that_stands_alone(demo):
     page = (out / "report.html").read_text()
     assert page.count('src="data:image/png;base64,') == 3
     assert "http" not in page
-    assert "bitl demo --epsilon 3 --coverage 0.6 --draws 50 --particles 40 --seed 0" in page
+    assert "bitl demo --epsilon 3 --coverage 0.6 --draws 50 --rounds 40 --seed 0" in page
 
 
 def test_demo_metrics_are_numbers(demo):
@@ -82,7 +82,7 @@ def test_bad_options_get_one_sentence(arguments, sentence, tmp_path):
 
 def test_unwritable_folder_gets_one_sentence(tmp_path):
     (tmp_path / "file").write_text("mine")
-    result = bitl("demo", "--draws", "10", "--particles", "20", "--out", "file/out", cwd=tmp_path)
+    result = bitl("demo", "--draws", "10", "--rounds", "20", "--out", "file/out", cwd=tmp_path)
     assert result.returncode == 2
     assert result.stderr.startswith("bitl: Cannot write to file/out: ")
     assert "Traceback" not in result.stderr

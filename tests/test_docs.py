@@ -14,7 +14,7 @@ import pytest
 from bitl import cli
 
 ROOT = Path(__file__).parents[1]
-QUICK = {"sample": ["--draws", "40", "--particles", "30"], "tune": ["--no-evidence"]}
+QUICK = {"sample": ["--draws", "40", "--rounds", "30"], "tune": ["--no-evidence"]}
 
 
 def blocks(path, kind):

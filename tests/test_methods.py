@@ -21,7 +21,7 @@ def own_method():
 
 
 def test_own_method_appears_in_the_table(own_method):
-    demo = run_demo(epsilon=3.0, coverage=0.4, draws=20, seed=1, particles=20)
+    demo = run_demo(epsilon=3.0, coverage=0.4, draws=20, seed=1, rounds=20)
     column = [fit.name for fit in demo.fits].index(own_method)
     cells = {row["label"]: row["cells"][column]["text"] for row in table(demo)}
     assert cells["Bayesian regret"] == "–", "an estimate has no posterior regret"

@@ -15,12 +15,24 @@ from ._kernels import bare, dirichlet_row, dot, inlined, jit, log_gamma
 PATIENCE = 60
 TINY = 0.1  # a smaller alpha of a row joins the lump that is broken like a stick
 SMALL_LUMP = 0.2  # a larger lump has too many pieces
-DETOURS = 2  # moves of several states at once in every sweep
-LEAK_LOOKS = 5  # times that a sweep looks whether a row leaks
+RANK_TOTAL = 0.03  # up to this sum of alpha a row is taken for one-hot inside the sampler
+ROW_MOVES = 2  # of every row of an unvisited state in a sweep
+LEVEL_SHARE = 0.4  # of the sweeps lead all rows of an unvisited state, which costs more than it usually brings
+LEAK_LOOKS = 10  # times that a sweep looks whether a row leaks
+TIE_MOVES = 8  # of tied pairs of unvisited states in a sweep
 OPEN_SHARE = 0.02  # of the looks at a closed way that propose to open it, which the prior seldom allows
 
 
 # --- P(p . V <= c) for p ~ Dir(alpha) ---------------------------------------------------------------------------------
+
+
+@inlined
+def log_below_rank(V, c):
+    """Log P(p . V <= c) for rows that are one-hot: the share of the states at or below c."""
+    below = 0
+    for j in range(V.shape[0]):
+        below += 1 if V[j] <= c else 0
+    return np.log(below / V.shape[0])
 
 
 @inlined
@@ -265,6 +277,8 @@ def block_log_below(problem, b, V, low, exact):
     delta = problem.block_delta[b]
     if exact:
         return log_below_exact(problem.block_alpha[b], V, c)
+    if 0.0 < delta * V.shape[0] <= RANK_TOTAL:
+        return log_below_rank(V, c)
     return log_below_even(delta, V, c) if delta > 0.0 else log_below_coarse(problem.block_alpha[b], V, c)
 
 
@@ -309,15 +323,22 @@ def state_term(problem, heat, s, log_below, excess):
     return value
 
 
+@inlined
+def log_likelihood(problem, heat, log_below, excess):
+    """Log of the tempered likelihood of one particle; 0 at inverse temperature 0, where its price and power vanish."""
+    value = 0.0
+    if heat[0] > 0.0:
+        for s in range(problem.visited.shape[0]):
+            value += state_term(problem, heat, s, log_below, excess)
+    return value
+
+
 @jit
 def log_target(problem, beta, log_below, excess, out):
     """out[n] = log of the tempered likelihood of every particle."""
     heat = heat_at(problem, beta)
     for n in range(out.shape[0]):
-        out[n] = 0.0
-        if beta > 0.0:
-            for s in range(problem.visited.shape[0]):
-                out[n] += state_term(problem, heat, s, log_below[n], excess[n])
+        out[n] = log_likelihood(problem, heat, log_below[n], excess[n])
 
 
 # --- moves: reversible under the Dirichlets, or corrected by their ratio ----------------
@@ -397,10 +418,15 @@ def perturb_row(alpha, row, number, rng, work, out):
 
 @bare
 def draw_number(total, rng):
-    """How many pseudo-observations a move keeps: 0 (draw afresh), or a random multiple of the row's own."""
-    if rng.random() < 0.25:
+    """How many pseudo-observations a move keeps: 0 (draw afresh), or a random multiple of the row's own.
+
+    A row without data is nearly one-hot: whatever it keeps, it keeps its one successor.
+    """
+    if total < 1.0:
+        return 0 if rng.random() < 0.9 else 1
+    if rng.random() < 0.5:
         return 0
-    return int(np.ceil(max(total, 1.0) * 2.0 ** (7.0 * rng.random() - 1.0)))
+    return int(np.ceil(total * 2.0 ** (6.0 * rng.random() - 1.0)))
 
 
 @bare
@@ -510,6 +536,77 @@ def move_near(problem, k, V, tau, X, rng, work, labels):
 
 
 @bare
+def log_tie_weight(V, labels, rows, others):
+    """Log of the chance to propose the given labels of two states, the first ``rows`` of one, then the other's.
+
+    A state j is picked at random and leads one row of each, picked at random too; the other rows are led by labels
+    uniform among the states with V <= V_j. -inf if the two do not share their best label.
+    """
+    S = V.shape[0]
+    top = -np.inf
+    for r in range(rows + others):
+        top = max(top, V[labels[r]])
+    rank = ways = 0.0
+    for j in range(S):
+        rank += 1.0 if V[j] <= top else 0.0
+        if V[j] == top:
+            here = there = 0.0
+            for r in range(rows):
+                here += 1.0 if labels[r] == j else 0.0
+            for r in range(rows, rows + others):
+                there += 1.0 if labels[r] == j else 0.0
+            ways += here * there
+    if ways == 0.0:
+        return -np.inf
+    return np.log(ways / (S * rows * others)) - (rows + others - 2) * np.log(rank)
+
+
+@bare
+def move_tie(problem, s, u, w, V, X, rng, work, labels):
+    """Propose new rows of the states u and w, led by labels of which the best is the same; as ``move_level`` does.
+
+    The first half of the labels used are the old ones, the second half the new ones. Half of the time the rows of
+    the valid actions of s, which tie the two, are drawn afresh.
+    """
+    S = V.shape[0]
+    rows, others = problem.first[u + 1] - problem.first[u], problem.first[w + 1] - problem.first[w]
+    both = rows + others
+    end = int(rng.random() * S)
+    one, other = int(rng.random() * rows), rows + int(rng.random() * others)
+    ratio = 0.0
+    for r in range(both):
+        k = problem.first[u] + r if r < rows else problem.first[w] + r - rows
+        labels[r] = draw_label(X[k], rng)
+        j = end
+        if r != one and r != other:
+            j = int(rng.random() * S)
+            while V[j] > V[end]:
+                j = int(rng.random() * S)
+        labels[both + r] = j
+        ratio += np.log(problem.alpha[k, j] / problem.alpha[k, labels[r]])
+        copy_row(problem.alpha[k], work)
+        work[j] += 1.0
+        sparse_row(work, rng, X[k])
+    if rng.random() < 0.5:
+        for k in range(problem.first[s], problem.first[s + 1]):
+            if not problem.rival[k]:
+                sparse_row(problem.alpha[k], rng, X[k])
+    return ratio - log_tie_weight(V, labels[both:], rows, others)
+
+
+@bare
+def try_tie(problem, heat, s, u, w, X, policy, G, V, q, log_below, excess, rng, work, labels, new):
+    """Move two states that must stay about as good as each other, so that neither can move alone."""
+    proposed = new[7]
+    copy_rows(X, 0, proposed, 0, X.shape[0])
+    ratio = move_tie(problem, s, u, w, V, proposed, rng, work, labels)
+    plan_again(problem, X, policy, G, V, proposed, new[3], new[0], new[1], new[2], new[6])
+    rows, others = problem.first[u + 1] - problem.first[u], problem.first[w + 1] - problem.first[w]
+    ratio += log_tie_weight(new[1], labels, rows, others)
+    return ratio > -np.inf and accept_rows(problem, heat, ratio, X, policy, G, V, q, log_below, excess, rng, new)
+
+
+@bare
 def log_end_weight(V, end, margin):
     """Log of the chance to pick state ``end``, given V: half of the time any state, otherwise one of the best."""
     top = -np.inf
@@ -574,52 +671,6 @@ def move_leak(problem, k, end, X, rng):
 
 
 @bare
-def swap_labels(problem, one, other, share, X, rng):
-    """Exchange two labels in all rows of each unvisited state with chance ``share``: no row becomes less likely.
-
-    A state without valid actions may have data all the same; where they tell the two labels apart a row stays as it is.
-    """
-    for s in range(problem.visited.shape[0]):
-        if not problem.visited[s] and rng.random() < share:
-            for k in range(problem.first[s], problem.first[s + 1]):
-                if problem.alpha[k, one] == problem.alpha[k, other]:
-                    X[k, one], X[k, other] = X[k, other], X[k, one]
-
-
-@bare
-def move_detour(problem, V, X, rng):
-    """Propose that unvisited states reach a state by another way; returns (the state, log of the prior ratio).
-
-    What led to the state leads to another one instead, and the reverse. Half of the time that is a state with data, and
-    a way from there without data is opened or closed: the values of many states can then change together while
-    their order, on which the constraints depend, stays.
-    """
-    S = V.shape[0]
-    end = draw_end(V, problem.margin, rng)
-    if rng.random() < 0.5:
-        other = int(rng.random() * S)
-        swap_labels(problem, end, other, 1.0 if rng.random() < 0.5 else 0.5, X, rng)
-        return end, 0.0
-    at = int(rng.random() * problem.leaky.shape[0])
-    k, other = problem.leaky[at, 0], problem.leaky[at, 1]
-    share = rng.random()
-    if share > 1.0 / 3.0:
-        swap_labels(problem, end, other, 1.0 if share > 2.0 / 3.0 else 0.5, X, rng)
-    if np.isnan(problem.leak_log_odds[k, end]):
-        return end, 0.0
-    return end, move_leak(problem, k, end, X, rng)
-
-
-@bare
-def try_detour(problem, heat, X, policy, G, V, q, log_below, excess, rng, new):
-    """Propose a detour and accept or reject it; tells whether accepted."""
-    proposed = new[7]
-    copy_rows(X, 0, proposed, 0, X.shape[0])
-    end, ratio = move_detour(problem, V, proposed, rng)
-    return try_rows(problem, heat, end, ratio, X, policy, G, V, q, log_below, excess, rng, new)
-
-
-@bare
 def try_leak(problem, heat, k, X, policy, G, V, q, log_below, excess, rng, new):
     """Open or close a way without data from row k, where nothing else changes; tells whether accepted.
 
@@ -633,19 +684,16 @@ def try_leak(problem, heat, k, X, policy, G, V, q, log_below, excess, rng, new):
     proposed = new[7]
     copy_rows(X, 0, proposed, 0, X.shape[0])
     ratio = move_leak(problem, k, end, proposed, rng) + (np.log(OPEN_SHARE) if opened else -np.log(OPEN_SHARE))
-    return try_rows(problem, heat, end, ratio, X, policy, G, V, q, log_below, excess, rng, new)
+    plan_again(problem, X, policy, G, V, proposed, new[3], new[0], new[1], new[2], new[6])
+    ratio += log_end_weight(new[1], end, problem.margin) - log_end_weight(V, end, problem.margin)
+    return accept_rows(problem, heat, ratio, X, policy, G, V, q, log_below, excess, rng, new)
 
 
 @bare
-def try_rows(problem, heat, end, ratio, X, policy, G, V, q, log_below, excess, rng, new):
-    """Accept or reject the rows in ``new``, proposed with an eye on state ``end``; tells whether accepted."""
-    G2, V2, q2, policy2, log_below2, excess2, left, X2 = new
-    plan_again(problem, X, policy, G, V, X2, policy2, G2, V2, q2, left)
-    bound = -rng.standard_exponential() - ratio
-    bound += log_end_weight(V, end, problem.margin) - log_end_weight(V2, end, problem.margin)
-    for s in range(V.shape[0]):
-        if problem.visited[s]:
-            bound += state_term(problem, heat, s, log_below, excess)
+def accept_rows(problem, heat, ratio, X, policy, G, V, q, log_below, excess, rng, new):
+    """Accept or reject the rows in ``new``, with what follows from them; tells whether accepted."""
+    G2, V2, q2, policy2, log_below2, excess2, _, X2 = new
+    bound = log_likelihood(problem, heat, log_below, excess) - rng.standard_exponential() - ratio
     if not terms_reach(problem, heat, bound, V2, q2, log_below2, excess2):
         return False
     copy_rows(X2, 0, X, 0, X.shape[0])
@@ -840,20 +888,26 @@ def terms_reach(problem, heat, bound, V, q, log_below, excess):
 
 
 @bare
-def sweep(problem, heat, X, policy, G, V, q, log_below, excess, rng, saved, work, labels, new, tally):
-    """Move every kept row once and the labels of every unvisited state, then leaks, then several states at once."""
+def sweep(problem, heat, share, X, policy, G, V, q, log_below, excess, rng, saved, work, labels, new, tally):
+    """Move the kept rows and the labels of unvisited states, look at leaks, move tied pairs; all with chance ``share``.
+
+    Of an unvisited state the last two moves are led by labels, those before redraw its rows in turn.
+    """
     none = labels[:0]
     for s in range(V.shape[0]):
         first, last = problem.first[s], problem.first[s + 1]
         rows = last - first
-        for move in range(rows if problem.visited[s] or V.shape[0] == 1 else rows + 2):
+        single = rows if problem.visited[s] else ROW_MOVES * rows
+        for move in range(single if problem.visited[s] or V.shape[0] == 1 else single + 2):
+            if rng.random() >= (share * LEVEL_SHARE if move == single else share):
+                continue
             copy_rows(X, first, saved, 0, rows)
             ratio, led, tau = 0.0, none, 0.0
-            if move < rows:
-                k = first + move
+            if move < single:
+                k = first + move % rows
                 number = draw_number(problem.total[k], rng)
-                perturb_row(problem.alpha[k], saved[move], number, rng, work, X[k])
-            elif move == rows:
+                perturb_row(problem.alpha[k], saved[move % rows], number, rng, work, X[k])
+            elif move == single:
                 led = labels[: 2 * rows]
                 ratio = move_level(problem, s, V, X, rng, work, led)
             else:
@@ -865,12 +919,14 @@ def sweep(problem, heat, X, policy, G, V, q, log_below, excess, rng, saved, work
             tally[1] += try_state(
                 problem, heat, s, saved, ratio, led, tau, X, policy, G, V, q, log_below, excess, rng, new
             )
-    for look in range(LEAK_LOOKS * problem.leaky.shape[0]):
-        k = problem.leaky[look % problem.leaky.shape[0], 0]
+    for look in range(int(share * LEAK_LOOKS * problem.leaky.shape[0])):
+        k = problem.leaky[look % problem.leaky.shape[0]]
         try_leak(problem, heat, k, X, policy, G, V, q, log_below, excess, rng, new)
-    for _ in range(DETOURS if problem.leaky.shape[0] > 0 else 0):
-        tally[0] += 1
-        tally[1] += try_detour(problem, heat, X, policy, G, V, q, log_below, excess, rng, new)
+    for _ in range(TIE_MOVES if problem.ties.shape[0] > 0 else 0):
+        if rng.random() < share:
+            s, u, w = problem.ties[int(rng.random() * problem.ties.shape[0])]
+            tally[0] += 1
+            tally[1] += try_tie(problem, heat, s, u, w, X, policy, G, V, q, log_below, excess, rng, work, labels, new)
 
 
 @jit
@@ -891,7 +947,7 @@ def scratch(problem):
         np.empty(S),
         np.empty((K, S)),
     )
-    return np.empty((most, S)), np.empty(S), np.empty(2 * most, np.int64), new
+    return np.empty((most, S)), np.empty(S), np.empty(4 * most, np.int64), new
 
 
 @jit
@@ -899,7 +955,7 @@ def draw_particles(problem, rng, X):
     """Draw every particle's rows from their Dirichlets."""
     for n in range(X.shape[0]):
         for k in range(X.shape[1]):
-            dirichlet_row(problem.alpha[k], rng, X[n, k])
+            sparse_row(problem.alpha[k], rng, X[n, k])
 
 
 @jit
@@ -916,38 +972,72 @@ def complete_particles(problem, exact, X, policy, V, q, log_below, excess):
         all_terms(problem, V[n], q[n], exact, log_below[n], excess[n])
 
 
+@bare
+def move_once(problem, heat, share, X, policy, G, V, q, log_below, excess, rng, room, tally):
+    """One sweep of a particle. What rank-1 updates lose is won back at its start."""
+    saved, work, labels, new = room
+    evaluate_policy(problem, X, policy, G, V, q, new[0])
+    sweep(problem, heat, share, X, policy, G, V, q, log_below, excess, rng, saved, work, labels, new, tally)
+
+
 @jit
 def move_particles(problem, beta, sweeps, X, policy, V, q, log_below, excess, rng):
-    """Give every particle some sweeps at inverse temperature beta; returns proposals and acceptances.
-
-    What rank-1 updates lose is won back at the start of every sweep.
-    """
-    S = V.shape[1]
-    M, G = np.empty((S, S)), np.empty((S, S))
-    saved, work, labels, new = scratch(problem)
+    """Give every particle some sweeps at inverse temperature beta; returns proposals and acceptances."""
+    G = np.empty((V.shape[1], V.shape[1]))
+    room = scratch(problem)
     heat = heat_at(problem, beta)
     tally = np.zeros(2, np.int64)
     for n in range(X.shape[0]):
         for _ in range(sweeps):
-            evaluate_policy(problem, X[n], policy[n], G, V[n], q[n], M)
-            sweep(
-                problem,
-                heat,
-                X[n],
-                policy[n],
-                G,
-                V[n],
-                q[n],
-                log_below[n],
-                excess[n],
-                rng,
-                saved,
-                work,
-                labels,
-                new,
-                tally,
-            )
+            move_once(problem, heat, 1.0, X[n], policy[n], G, V[n], q[n], log_below[n], excess[n], rng, room, tally)
     return tally
+
+
+# --- parallel tempering -----------------------------------------------------------------------------------------------
+
+
+@jit
+def temper_particles(
+    problem, betas, share, begin, X, policy, V, q, log_below, excess, at, from_hot, rng, forward, backward, tally
+):
+    """Move one particle per inverse temperature and exchange neighbours, once for each row of ``forward``.
+
+    ``at [L]`` is the particle at each temperature; round ``begin + r`` proposes to exchange the pairs that start at an
+    even or an odd temperature. ``forward [r, i]`` becomes log f_{i+1} / f_i of the particle at i, ``backward`` the
+    reverse of the particle at i + 1, both before the exchange. ``from_hot [L]`` marks particles that have been at the
+    first temperature since they were last at the last one. Adds to ``tally``: moves, accepted moves, exchanges,
+    accepted exchanges, round trips.
+    """
+    last = betas.shape[0] - 1
+    G = np.empty((V.shape[1], V.shape[1]))
+    room = scratch(problem)
+    for r in range(forward.shape[0]):
+        for i in range(last + 1):
+            n = at[i]
+            if betas[i] == 0.0:
+                one = slice(n, n + 1)
+                draw_particles(problem, rng, X[one])
+                complete_particles(problem, False, X[one], policy[one], V[one], q[one], log_below[one], excess[one])
+            else:
+                heat = heat_at(problem, betas[i])
+                move_once(
+                    problem, heat, share, X[n], policy[n], G, V[n], q[n], log_below[n], excess[n], rng, room, tally
+                )
+        for i in range(last):
+            hot, cold = heat_at(problem, betas[i]), heat_at(problem, betas[i + 1])
+            a, b = at[i], at[i + 1]
+            forward[r, i] = log_likelihood(problem, cold, log_below[a], excess[a])
+            forward[r, i] -= log_likelihood(problem, hot, log_below[a], excess[a])
+            backward[r, i] = log_likelihood(problem, hot, log_below[b], excess[b])
+            backward[r, i] -= log_likelihood(problem, cold, log_below[b], excess[b])
+        for i in range((begin + r) % 2, last, 2):
+            tally[2] += 1
+            if -rng.standard_exponential() < forward[r, i] + backward[r, i]:
+                at[i], at[i + 1] = at[i + 1], at[i]
+                tally[3] += 1
+        from_hot[at[0]] = True
+        tally[4] += from_hot[at[last]]
+        from_hot[at[last]] = False
 
 
 # --- the end: put the integrated rows back ----------------------------------------------------------------------------

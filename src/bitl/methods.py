@@ -1,7 +1,7 @@
 """The registry of methods: whatever is in it appears in every demo, table and report.
 
 A method is a function with the signature of a ``fit_*`` or ``sample_*`` function: the batch first, then keywords. It is
-given those of ``task``, ``epsilon``, ``expert``, ``delta``, ``draws``, ``seed``, ``particles``, ``progress`` and
+given those of ``task``, ``epsilon``, ``expert``, ``delta``, ``draws``, ``seed``, ``rounds``, ``progress`` and
 ``reward_prior`` that it accepts, and returns an :class:`~bitl.estimate.Estimate` or a
 :class:`~bitl.posterior.posterior.Posterior`.
 """
@@ -38,7 +38,7 @@ _REGISTRY: dict[str, Method] = {
     "PS": sample_dirichlet,
     "BITL": sample_bitl,
 }
-OFFERED = ("task", "epsilon", "expert", "delta", "draws", "seed", "reward_prior", "particles", "progress")
+OFFERED = ("task", "epsilon", "expert", "delta", "draws", "seed", "reward_prior", "rounds", "progress")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Problem:
     draws: int
     seed: Any
     delta: float = 0.001
-    particles: int = 1000  #: size of the populations of samplers that have them
+    rounds: int | None = None  #: length of the runs of samplers that have rounds; by default they decide
     progress: Callable[[float], None] | None = None  #: told the share of the work done, by methods that take long
     reward_prior: Any = None  #: what a method that does not know the reward starts from; the task's own if not given
 

@@ -20,7 +20,7 @@ def main() -> None:
     batch = Transitions(*columns, num_states=3, num_actions=2)
     task = Task(reward=np.array([0.0, 0.4, 1.0]), discount=0.5)
     expert = ExpertActions(np.array([[True, False], [True, False], [False, False]]))
-    problem = Problem(batch, task, 0.01, expert, draws=8, seed=0, particles=20, delta=0.5)
+    problem = Problem(batch, task, 0.01, expert, draws=8, seed=0, rounds=20, delta=0.5)
     for name in methods():
         run(name, problem)
     sample_rejection(batch, task=task, epsilon=0.01, expert=expert, draws=1, seed=0, delta=0.5).regret()

@@ -229,7 +229,7 @@ def test_an_interrupted_run_leaves_what_was_there(copy):  # noqa: F811
         "--out",
         "case",
     ]
-    command += ["--draws", "4000", "--particles", "8000", "--seed", "1"]
+    command += ["--draws", "4000", "--rounds", "80000", "--seed", "1"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -243,7 +243,7 @@ def test_an_interrupted_run_leaves_what_was_there(copy):  # noqa: F811
 
 
 def test_sampling_draws_that_are_too_few_to_judge(run, here):  # noqa: F811
-    code, out, _ = run("sample", *CASE, "--draws", "1", "--particles", "10", "--json")
+    code, out, _ = run("sample", *CASE, "--draws", "1", "--rounds", "10", "--json")
     assert code == 0
     sample = json.loads(out)["sample"]
     assert sample["rhat"] is None

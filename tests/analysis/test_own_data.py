@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 COLUMNS = ["--episode-column", "stay", "--step-column", "hour"]
 PROBLEM = ["--reward", "ward_reward.csv", "--discount", "0.9"]
 CASE = ["ward.csv", *COLUMNS, *PROBLEM, "--epsilon", "0.8"]
-SAMPLE = ["--draws", "78", "--particles", "60"]
+SAMPLE = ["--draws", "78", "--rounds", "600"]
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_the_same_seed_gives_the_same_draws(run, here, done):
 
 def test_tune_by_matching_and_by_evidence(run, here):
     arguments = ["tune", "ward.csv", *COLUMNS, *PROBLEM, "--epsilon", "0.4", "--epsilon", "0.8", "--epsilon", "30"]
-    arguments += ["--folds", "3", "--particles", "40", "--transfer", "kidney_reward.csv", "--out", "tuned"]
+    arguments += ["--folds", "3", "--rounds", "40", "--transfer", "kidney_reward.csv", "--out", "tuned"]
     code, out, err = run(*arguments)
     assert (code, err) == (0, "")
     assert "Held-out matching, 3 folds by episode" in out

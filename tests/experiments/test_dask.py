@@ -14,7 +14,7 @@ from bitl.experiments import dask_engine
 from bitl.experiments.unit import How, Unit
 
 STUDY = ["reproduce", "synthetic", "--stochastic", "0", "--datasets", "2", "--worlds", "1", "--per-world", "1"]
-STUDY += ["--sweep", "1", "--draws", "8", "--particles", "10", "--method", "ITL", "--method", "PS", "--method", "BITL"]
+STUDY += ["--sweep", "1", "--draws", "8", "--rounds", "10", "--method", "ITL", "--method", "PS", "--method", "BITL"]
 PATIENCE = 120
 
 

@@ -21,12 +21,12 @@ from bitl.experiments.unit import How, Unit
 from bitl.expert import ExpertActions
 from bitl.report import curves
 
-SMC = fingerprint.ROOT / "posterior" / "smc.py"
+TEMPERING = fingerprint.ROOT / "posterior" / "tempering.py"
 TINY = ["--stochastic", "0", "--datasets", "1", "--worlds", "1", "--per-world", "1", "--sweep", "1"]
 TINY += [
     "--draws",
     "8",
-    "--particles",
+    "--rounds",
     "10",
     "--workers",
     "1",
@@ -99,7 +99,7 @@ def untimed(found):
 
 
 def test_processes_give_the_same_rows_as_this_one():
-    todo = units(Size(("40",), 1, 0, 0, 0), How(draws=8, particles=10))
+    todo = units(Size(("40",), 1, 0, 0, 0), How(draws=8, rounds=10))
     assert {unit.key for unit in todo} == {"level40-gridworld-coverage000-000"}
     here = {unit.method: untimed(compute(unit)) for unit in todo}
     assert {unit.method: untimed(found) for unit, found in LocalEngine(2).results(compute, todo)} == here
@@ -189,9 +189,9 @@ def test_a_setting_matters_only_to_the_methods_that_take_it(tmp_path):
     def same(method, **how):
         return store.path_of(unit_of(method=method)) == store.path_of(unit_of(method=method, **how))
 
-    assert same("MLE", particles=7)
-    assert same("PS", particles=7)
-    assert not same("BITL", particles=7)
+    assert same("MLE", rounds=7)
+    assert same("PS", rounds=7)
+    assert not same("BITL", rounds=7)
     assert same("ITL", draws=7)
     assert not same("PS", draws=7)
     assert not same("MLE", seed=7)
@@ -201,20 +201,27 @@ def test_other_code_never_mixes(monkeypatch, tmp_path):
     before = unit_of(method="BITL").settings()["code"], unit_of(method="MLE").settings()["code"]
     real = fingerprint._bytes
     monkeypatch.setattr(
-        fingerprint, "_bytes", lambda path: real(path) + (b"# changed" if path.name == "smc.py" else b"")
+        fingerprint, "_bytes", lambda path: real(path) + (b"# changed" if path.name == "tempering.py" else b"")
     )
     unit_module._settings.cache_clear()
     try:
         after = unit_of(method="BITL").settings()["code"], unit_of(method="MLE").settings()["code"]
     finally:
         unit_module._settings.cache_clear()
-    assert after[0] != before[0], "BITL is sampled by smc.py"
+    assert after[0] != before[0], "BITL is sampled by tempering.py"
     assert after[1] == before[1], "MLE is not"
 
 
 def test_a_fingerprint_covers_what_a_method_imports():
-    names = {path.relative_to(fingerprint.ROOT).as_posix() for path in fingerprint._closure([SMC])}
-    assert {"posterior/smc.py", "_kernels_smc.py", "_kernels.py", "planning.py", "errors.py"} <= names
+    names = {path.relative_to(fingerprint.ROOT).as_posix() for path in fingerprint._closure([TEMPERING])}
+    assert {
+        "posterior/tempering.py",
+        "posterior/smc.py",
+        "_kernels_smc.py",
+        "_kernels.py",
+        "planning.py",
+        "errors.py",
+    } <= names
     assert not any(name.startswith(("cli", "estimators/mce")) for name in names)
 
 
@@ -339,7 +346,7 @@ def test_figures_of_the_study_from_its_rows(tmp_path):
 def test_the_gridworld_and_the_counterfactual_are_drawn(tmp_path):
     (_, svg) = figures.gridworld_figure(tmp_path)
     assert "transfer task" in svg.read_text()
-    (_, svg) = figures.counterfactual_figure(tmp_path, How(draws=8, particles=10))
+    (_, svg) = figures.counterfactual_figure(tmp_path, How(draws=8, rounds=10))
     for words in ("(uniform)", "never taken there", "BITL"):
         assert words in svg.read_text()
 

@@ -65,7 +65,7 @@ def top(tmp_path_factory):
 def done(top):
     """The two commands a user gives, on made-up tables."""
     built = bitl("icu", "build", "--mimic", "mimic", "--scheme", "coarse.toml", cwd=top)
-    small = ("--draws", "60", "--particles", "40", "--epsilon", "5", "--ask", "1,1:3")
+    small = ("--draws", "60", "--rounds", "40", "--epsilon", "5", "--ask", "1,1:3")
     return built, bitl("icu", "run", *small, cwd=top), top / "out" / "icu"
 
 

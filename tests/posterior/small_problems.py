@@ -69,7 +69,7 @@ def statistics(T, task, edges):
     """Means of these columns ``[draw, stat]`` describe a sample: V, T, their squares, and V below ``edges [q, S]``."""
     V = bitl.plan(T, task).V
     flat = T.reshape(len(T), -1)
-    below = [edge >= V for edge in edges]
+    below = [edge + 1e-9 >= V for edge in edges]  # values have atoms, which rounding must not split
     return np.concatenate([V, V**2, flat, flat**2, *below], axis=1)
 
 

@@ -4,15 +4,19 @@ import numpy as np
 import pytest
 
 import bitl
+from bitl.posterior.bitl import SAMPLERS
 from posterior.small_problems import PROBLEMS, agrees, exact_draws, small, z_scores
 
 by_name = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.name)
+EFFORT = {"tempering": {"rounds": 2000}, "smc": {"particles": 400}}
 
 
 @by_name
-def test_agrees_with_rejection(problem):
+@pytest.mark.parametrize("sampler", EFFORT)
+def test_agrees_with_rejection(problem, sampler):
     exact = exact_draws(problem)
-    post = bitl.sample_bitl(problem.counts, draws=24 * 400, seed=2, runs=24, particles=400, **problem.arguments())
+    common = {"sampler": sampler, **EFFORT[sampler], **problem.arguments()}
+    post = bitl.sample_bitl(problem.counts, draws=24 * 400, seed=2, runs=24, **common)
     z = z_scores(post, exact.T, problem.task)
     assert agrees(z), (np.sqrt(np.mean(z**2)), np.abs(z).max())
     gap = post.info["log_evidence"] - exact.info["log_evidence"]
@@ -23,14 +27,15 @@ def test_agrees_with_rejection(problem):
 def test_a_wrong_target_is_caught():
     problem = PROBLEMS[4]
     wrong = {**problem.arguments(), "epsilon": 1.4 * problem.epsilon}
-    post = bitl.sample_bitl(problem.counts, draws=24 * 400, seed=2, runs=24, particles=400, **wrong)
+    post = bitl.sample_bitl(problem.counts, draws=24 * 400, seed=2, runs=24, rounds=2000, **wrong)
     assert not agrees(z_scores(post, exact_draws(problem).T, problem.task))
 
 
-def test_does_not_depend_on_workers():
+@pytest.mark.parametrize("sampler", EFFORT)
+def test_does_not_depend_on_workers(sampler):
     problem = PROBLEMS[2]
     one, two = (
-        bitl.sample_bitl(problem.counts, draws=30, seed=3, runs=3, particles=48, workers=w, **problem.arguments())
+        bitl.sample_bitl(problem.counts, draws=30, seed=3, runs=3, workers=w, sampler=sampler, **problem.arguments())
         for w in (1, 2)
     )
     assert np.array_equal(one.T, two.T)
@@ -41,7 +46,7 @@ def test_every_draw_is_certified_and_runs_share_the_draws():
     problem = PROBLEMS[4]
     shares = []
     post = bitl.sample_bitl(
-        problem.counts, draws=31, seed=4, runs=3, particles=48, progress=shares.append, **problem.arguments()
+        problem.counts, draws=31, seed=4, runs=3, rounds=100, progress=shares.append, **problem.arguments()
     )
     assert len(post) == 31
     assert np.array_equal(np.bincount(post.run), [11, 10, 10])
@@ -59,14 +64,15 @@ def test_epsilon_zero_with_several_valid_actions_is_refused():
 def test_impossible_constraints_are_a_sampling_error():
     problem = small("impossible", {(2, 0): (0, 0, 5), (0, 0): (1, 0, 0)}, epsilon=10.0, delta=0.001)
     with pytest.raises(bitl.SamplingError, match="No model that satisfies the constraints was found"):
-        bitl.sample_bitl(problem.counts, draws=10, seed=0, runs=1, particles=48, **problem.arguments())
+        bitl.sample_bitl(problem.counts, draws=10, seed=0, runs=1, rounds=48, **problem.arguments())
 
 
-@pytest.mark.parametrize("sampler", ["smc", "rejection", "reflective-hmc"])
+@pytest.mark.parametrize("sampler", SAMPLERS)
 def test_the_contract_of_every_sampler(sampler):
     problem = PROBLEMS[0]
     options = {"init": exact_draws(problem).T[0]} if sampler == "reflective-hmc" else {}
-    common = {"draws": 24, "sampler": sampler, "runs": 3, "particles": 48, **options, **problem.arguments()}
+    options |= dict.fromkeys(EFFORT.get(sampler, ()), 48)
+    common = {"draws": 24, "sampler": sampler, "runs": 3, **options, **problem.arguments()}
     post = bitl.sample_bitl(problem.counts, seed=5, **common)
     again = bitl.sample_bitl(problem.counts, seed=5, **common)
     other = bitl.sample_bitl(problem.counts, seed=6, **common)
@@ -82,10 +88,12 @@ def test_the_contract_of_every_sampler(sampler):
 
 def test_unknown_samplers_and_options_are_refused():
     problem = PROBLEMS[0]
-    with pytest.raises(bitl.DataError, match="must be one of 'smc'"):
+    with pytest.raises(bitl.DataError, match="must be one of 'tempering'"):
         bitl.sample_bitl(problem.counts, draws=10, seed=0, sampler="nuts", **problem.arguments())
     with pytest.raises(bitl.DataError, match="no option 'leaps'"):
         bitl.sample_bitl(problem.counts, draws=10, seed=0, leaps=3, **problem.arguments())
+    with pytest.raises(bitl.DataError, match="'tempering' has no particles; they belong to 'smc'"):
+        bitl.sample_bitl(problem.counts, draws=10, seed=0, particles=3, **problem.arguments())
 
 
 def test_reflective_hmc_starts_at_the_itl_estimate():
@@ -100,4 +108,4 @@ def test_reflective_hmc_starts_at_the_itl_estimate():
 def test_too_many_particles_are_refused_before_memory_runs_out():
     problem = PROBLEMS[0]
     with pytest.raises(bitl.SamplingError, match=r"would take about .* GB"):
-        bitl.sample_bitl(problem.counts, draws=10, seed=0, particles=10**9, **problem.arguments())
+        bitl.sample_bitl(problem.counts, draws=10, seed=0, sampler="smc", particles=10**9, **problem.arguments())

@@ -39,7 +39,7 @@ def data_from(T, rng):
 
 def right(counts, seed):
     common = {"task": TASK, "epsilon": EPSILON, "expert": EXPERT, "delta": DELTA}
-    return bitl.sample_bitl(counts, draws=DRAWS, seed=seed, runs=1, particles=120, workers=1, **common).T
+    return bitl.sample_bitl(counts, draws=DRAWS, seed=seed, runs=1, rounds=240, workers=1, **common).T
 
 
 def forgets_the_experts(counts, seed):

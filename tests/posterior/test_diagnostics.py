@@ -74,8 +74,16 @@ def test_credible_intervals_and_the_probability_to_be_optimal():
         post.credible_interval("R")
 
 
-def test_the_sampler_names_its_remedy():
+@pytest.mark.parametrize(("sampler", "effort"), [("tempering", "rounds"), ("smc", "particles")])
+def test_the_sampler_names_its_remedy(sampler, effort):
     batch = bitl.Transitions([0, 0, 1], [0, 0, 0], [1, 1, 1], num_states=2, num_actions=2)
     task = bitl.Task(reward=[0.0, 1.0], discount=0.5)
-    post = bitl.sample_bitl(batch, task=task, epsilon=0.1, draws=40, seed=0, delta=0.5, runs=2, particles=60)
-    assert any("increase particles to 240" in text for text in post.diagnostics().warnings)
+    options = {"draws": 40, "seed": 0, "delta": 0.5, "runs": 2, "sampler": sampler, effort: 60}
+    post = bitl.sample_bitl(batch, task=task, epsilon=0.1, **options)
+    assert any(f"increase {effort} to 240" in text for text in post.diagnostics().warnings)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_a_chain_that_is_too_short_has_no_autocorrelation(length):
+    run = np.repeat(np.arange(4), length)
+    assert np.isnan(chain_ess(np.random.default_rng(0).normal(size=(4 * length, 2)), run)).all()

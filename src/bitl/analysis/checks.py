@@ -127,7 +127,7 @@ def _sample(sample: dict[str, Any] | None) -> list[Check]:
         found.append(Check(STOP if bad else OK, "Draws and experts", text))
     remedies = [str(w) for w in sample.get("warnings", ())]
     if remedies and any(c.level != OK for c in found):
-        found.append(Check(LOOK, "What to do", "Draw again with more particles: " + " ".join(remedies)))
+        found.append(Check(LOOK, "What to do", "Draw again with more rounds: " + " ".join(remedies)))
     return found
 
 

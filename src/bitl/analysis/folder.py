@@ -310,7 +310,7 @@ def load_posterior(path: Path, task: Task, labels: Labels, info: Mapping[str, An
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise DataError(f"{path} cannot be read ({_first(error)}); run bitl sample again.") from error
     runs, draws = T.shape[:2]
-    keep = {key: info[key] for key in ("particles", "sampler", "log_evidence", "log_evidence_se") if key in info}
+    keep = {key: info[key] for key in ("rounds", "chains", "sampler", "log_evidence", "log_evidence_se") if key in info}
     method = str(info.get("method", "BITL"))
     return Posterior(T.reshape(-1, *T.shape[2:]), method, np.repeat(np.arange(runs), draws), task, keep, labels)
 

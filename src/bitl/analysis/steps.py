@@ -13,7 +13,7 @@ from ..constraints import Certificate, certify
 from ..errors import DataError
 from ..estimate import Estimate
 from ..methods import Problem, methods, run
-from ..posterior.bitl import PARTICLES, RUNS, sample_bitl
+from ..posterior.bitl import RUNS, sample_bitl
 from ..posterior.dirichlet import sample_dirichlet
 from ..posterior.posterior import Posterior
 from .case import Case
@@ -89,7 +89,7 @@ def sample(
     *,
     draws: int,
     seed: int,
-    particles: int | None = None,
+    rounds: int | None = None,
     workers: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Step:
@@ -108,7 +108,7 @@ def sample(
             seed=seed,
             expert=case.expert,
             delta=delta,
-            particles=PARTICLES if particles is None else particles,
+            rounds=rounds,
             workers=workers,
             progress=progress,
         )
@@ -135,7 +135,7 @@ def posterior_summary(post: Posterior, case: Case) -> dict[str, Any]:
         "draws_without_violation": int((broken == 0).sum()),
         "regret": {"value": regret.value, "standard_error": regret.standard_error},
     }
-    for key in ("sampler", "particles", "log_evidence", "log_evidence_se", "log_evidence_sd"):
+    for key in ("sampler", "rounds", "chains", "log_evidence", "log_evidence_se", "log_evidence_sd"):
         if key in post.info:
             summary[key] = post.info[key]
     return summary

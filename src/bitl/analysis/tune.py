@@ -19,7 +19,7 @@ from ..tuning import EpsilonTuning, tune_epsilon
 from .case import Case, expert_rule
 
 GRID = 8
-DRAWS = 40  # the evidence comes from the particles; the draws are not used
+DRAWS = 40  # the evidence comes from the rounds; the draws are not used
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,11 +118,11 @@ def tune(
     folds: int,
     seed: int,
     transfer: Mapping[str, Task] | None = None,
-    particles: int | None = None,
+    rounds: int | None = None,
     workers: int | None = None,
     on_epsilon: Callable[[int], None] = lambda _: None,
 ) -> Tuning:
-    """Try every epsilon; with ``particles`` the evidence is estimated as well."""
+    """Try every epsilon; with ``rounds`` the evidence is estimated as well."""
     if case.batch is None:
         raise DataError("Tuning needs the table itself, not its counts alone.")
     values = sorted({_validate.real(e, "epsilon", low=0, ends="[)") for e in epsilons})
@@ -139,13 +139,13 @@ def tune(
         delta=case.settings.delta,
     )
     evidence = []
-    for number, epsilon in enumerate(values if particles is not None else []):
-        evidence.append(_evidence(case, epsilon, seed, particles or 1, workers))
+    for number, epsilon in enumerate(values if rounds is not None else []):
+        evidence.append(_evidence(case, epsilon, seed, rounds or 1, workers))
         on_epsilon(number + 1)
     return Tuning(np.array(values), folds, by, matching, evidence)
 
 
-def _evidence(case: Case, epsilon: float, seed: int, particles: int, workers: int | None) -> dict[str, Any]:
+def _evidence(case: Case, epsilon: float, seed: int, rounds: int, workers: int | None) -> dict[str, Any]:
     row: dict[str, Any] = {"epsilon": epsilon, "log_evidence": None, "error": None, "reason": ""}
     try:
         post = sample_bitl(
@@ -156,7 +156,7 @@ def _evidence(case: Case, epsilon: float, seed: int, particles: int, workers: in
             seed=seed,
             expert=case.expert,
             delta=case.settings.delta,
-            particles=particles,
+            rounds=rounds,
             workers=workers,
         )
     except BitlError as error:

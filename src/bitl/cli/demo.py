@@ -17,7 +17,7 @@ def demo(
     epsilon: Annotated[float, typer.Option(help="How far from the best action the experts stray.")] = 3.0,
     coverage: Annotated[float, typer.Option(help="Share of the states the experts are seen in, in (0, 1].")] = 0.6,
     draws: Annotated[int, typer.Option(help="Posterior draws of each sampler.")] = 1000,
-    particles: Annotated[int, typer.Option(help="Particles in each of BITL's four runs; more is better.")] = 600,
+    rounds: Annotated[int, typer.Option(help="Rounds in each of BITL's four runs; more is better.")] = 4000,
     seed: Annotated[int, typer.Option(help="Seed of the batch and of the samplers.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for figures and the report.")] = Path("out"),
 ) -> None:
@@ -31,12 +31,12 @@ def demo(
             coverage=coverage,
             draws=draws,
             seed=seed,
-            particles=particles,
+            rounds=rounds,
             on_method=lambda name: status.update(f"fitting {name} ..."),
         )
         status.update("writing the report ...")
         command = f"bitl demo --epsilon {epsilon:g} --coverage {coverage:g} --draws {draws}"
-        command += f" --particles {particles} --seed {seed}"
+        command += f" --rounds {rounds} --seed {seed}"
         written = study.write(result, out, command)
     console.print(study.summary(result), highlight=False)
     console.print(metrics_table(study.table(result), [fit.name for fit in result.fits]))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..discretize import Scheme
     from ..icu.audit import Audit, Section
 
-PARTICLES = 300  # in each of BITL's four runs
+ROUNDS = 10_000  # in each of BITL's four runs
 icu = typer.Typer(
     name="icu",
     help="MIMIC-IV: build transitions, run the hypotension study, make up tables to try it on.",
@@ -85,7 +85,7 @@ def run(
     ] = 0.05,
     method: Annotated[list[str] | None, typer.Option(help="By default MLE, ITL, MCE, PS and BITL.")] = None,
     draws: Annotated[int, typer.Option(help="Posterior draws of each sampler.")] = 1000,
-    particles: Annotated[int, typer.Option(help="Particles in each of BITL's four runs; more is better.")] = PARTICLES,
+    rounds: Annotated[int, typer.Option(help="Rounds in each of BITL's four runs; more is better.")] = ROUNDS,
     ask: Annotated[
         list[str] | None, typer.Option(help="A what-if figure: bins and action, such as 1,1,1,2:2 (state 1,1,1,2).")
     ] = None,
@@ -107,7 +107,7 @@ def run(
         share=share,
         folds=folds,
         draws=draws,
-        particles=particles,
+        rounds=rounds,
         seed=seed,
     )
     questions = [_question(words, batch.scheme) for words in ask or ()]

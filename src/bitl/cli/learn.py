@@ -90,8 +90,8 @@ def sample(
     output: OutputOptions,
     method: Annotated[str, typer.Option(help="bitl, or ps, which does not know of the experts.")] = "bitl",
     draws: Annotated[int, typer.Option(help="Number of models to draw, rounded up to equal runs.")] = 1000,
-    particles: Annotated[
-        int | None, typer.Option(help="Particles in each of BITL's four runs; more is better [default: the sampler's].")
+    rounds: Annotated[
+        int | None, typer.Option(help="Rounds in each of BITL's four runs; more is better [default: the sampler's].")
     ] = None,
 ) -> None:
     """How sure can one be? Models that fit the data and the experts, drawn by how probable they are."""
@@ -107,7 +107,7 @@ def sample(
     _keep(folder, "sample", method_name(method), output.replace)
     with share_progress(f"drawing {draws} models") as progress:
         step = run(
-            case, method, draws=draws, seed=output.seed, particles=particles, workers=output.workers, progress=progress
+            case, method, draws=draws, seed=output.seed, rounds=rounds, workers=output.workers, progress=progress
         )
     if folder is not None:
         folder.begin()
@@ -131,7 +131,7 @@ def tune(
     ] = None,
     folds: Annotated[int, typer.Option(help="Parts, of which each is held out once.")] = 5,
     evidence: Annotated[bool, typer.Option(help="Estimate the evidence of every epsilon too.")] = True,
-    particles: Annotated[int, typer.Option(help="Particles per run for the evidence.")] = 300,
+    rounds: Annotated[int, typer.Option(help="Rounds per run for the evidence.")] = 2000,
 ) -> None:
     """Which epsilon fits: by decisions held out, and by the evidence of the posterior."""
     from ..analysis import figures
@@ -154,7 +154,7 @@ def tune(
             folds=folds,
             seed=output.seed,
             transfer=goals,
-            particles=particles if evidence else None,
+            rounds=rounds if evidence else None,
             workers=output.workers,
             on_epsilon=lambda done: progress(done / len(values)),
         )

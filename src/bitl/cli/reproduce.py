@@ -30,7 +30,7 @@ def reproduce(
     per_world: Annotated[int | None, typer.Option(help="Batches of each randomworld (50).")] = None,
     sweep: Annotated[int | None, typer.Option(help="Batches per coverage, for the figures (20).")] = None,
     draws: Annotated[int | None, typer.Option(help="Posterior draws of each sampler (1000).")] = None,
-    particles: Annotated[int | None, typer.Option(help="Particles in each of BITL's four runs (500).")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds in each of BITL's four runs (3000).")] = None,
     method: Annotated[list[str] | None, typer.Option(help="Only this method; may be repeated.")] = None,
     plugin: Annotated[list[str] | None, typer.Option(help="A module that registers methods of your own.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small version of everything, in minutes.")] = False,
@@ -55,7 +55,7 @@ def reproduce(
     if what == "icu" and mimic is None and transitions is None:
         raise DataError("The ICU study needs data: pass --mimic FOLDER, or --transitions FILE from bitl icu build.")
     levels = tuple(_validate.one_of(level, "stochastic", LEVELS) for level in stochastic or LEVELS)
-    how = How(seed, draws or (200 if quick else 1000), particles or (50 if quick else 500), tuple(plugin or ()))
+    how = How(seed, draws or (200 if quick else 1000), rounds or (300 if quick else 3000), tuple(plugin or ()))
     number = partial(_number, quick)
     size = synthetic.Size(
         levels, number(datasets, 2, 100), number(worlds, 1, 10), number(per_world, 2, 50), number(sweep, 1, 20)
@@ -76,7 +76,7 @@ def reproduce(
     if page is not None:
         sizes = {"datasets": datasets, "worlds": worlds, "per-world": per_world, "sweep": sweep}
         chosen = {"stochastic": stochastic, "method": method, "plugin": plugin, **sizes}
-        words = _command(what, quick=quick, draws=draws, particles=particles, seed=seed or None, **chosen)
+        words = _command(what, quick=quick, draws=draws, rounds=rounds, seed=seed or None, **chosen)
         reproduction.write_page(page, rows, out, how=how, command=words)
         console.print(f"Page: {page}", highlight=False)
 
@@ -90,13 +90,13 @@ def _number(quick: bool, given: int | None, small: int, full: int) -> int:
 
 def _icu(mimic: str | None, transitions: Path | None, how: How, quick: bool, out: Path) -> None:
     """Build the transitions if they are not given, and run the hypotension study on them."""
-    from .icu import PARTICLES, build, run
+    from .icu import ROUNDS, build, run
 
     if transitions is None:
         transitions = out / "transitions.parquet"
         build(mimic=str(mimic), out=transitions)
-    particles = how.particles if quick else max(how.particles, PARTICLES)
-    run(transitions=transitions, out=out, draws=how.draws, particles=particles, seed=how.seed, tune=not quick)
+    rounds = how.rounds if quick else max(how.rounds, ROUNDS)
+    run(transitions=transitions, out=out, draws=how.draws, rounds=rounds, seed=how.seed, tune=not quick)
 
 
 def _command(what: str, **options: object) -> str:

@@ -21,7 +21,7 @@ from ..report import grid, page, style
 from ..worlds import World, batch_by_coverage, gridworld
 
 PER_ACTION = 10
-PARTICLES = 600  # fewer than by default: a demo should not keep anyone waiting
+ROUNDS = 4000  # fewer than by default: a demo should not keep anyone waiting
 ROWS = (
     # metric, label, format, which way is better
     ("best_matching", "best matching", "{:.2f}", max),
@@ -64,7 +64,7 @@ def run_demo(
     coverage: float,
     draws: int,
     seed: int,
-    particles: int = PARTICLES,
+    rounds: int = ROUNDS,
     on_method: Callable[[str], None] = lambda _: None,
 ) -> Demo:
     """Draw a gridworld batch, fit every registered method and measure it against the truth."""
@@ -80,7 +80,7 @@ def run_demo(
         ExpertActions.observed(batch),
         draws,
         seed,
-        particles=particles,
+        rounds=rounds,
         reward_prior=goal_only,
     )
     fits, scores = [], {}

@@ -122,7 +122,7 @@ def counterfactual_figure(out: Path, how: How) -> list[Path]:
     world, tolerance = world_of(unit)
     batch = batch_of(unit, world, tolerance)
     expert = ExpertActions.observed(batch)
-    problem = Problem(batch, world.task, tolerance, expert, how.draws, unit.seeds(METHOD), particles=how.particles)
+    problem = Problem(batch, world.task, tolerance, expert, how.draws, unit.seeds(METHOD), rounds=how.rounds)
     learned = {name: run(name, problem).learned for name in COUNTERFACTUAL}
     # of the actions never taken in visited states, the one about which the experts' competence tells ITL most
     told = np.abs(learned["ITL"].T - 1 / world.num_states).sum(axis=2) * (expert.visited[:, None] & ~expert.valid)

@@ -51,7 +51,7 @@ class Settings:
     share: float = 0.05  #: valid actions are taken in at least this share of the visits
     discount: float = 0.95
     draws: int = 1000
-    particles: int = 300
+    rounds: int = 10_000
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -162,7 +162,7 @@ def _fit_all(
                 expert,
                 settings.draws,
                 settings.seed,
-                particles=settings.particles,
+                rounds=settings.rounds,
                 progress=partial(_told, on_step, words),
             )
             try:

@@ -67,7 +67,7 @@ def page(rows: Rows, figures: Sequence[str], folder: str, *, how: How, command: 
         "# The paper, reproduced\n",
         note,
         f"Written by `{command}`, bitl {__version__}, seed {how.seed}; do not edit by hand. Posteriors have "
-        f"{how.draws} draws; BITL has four runs of {how.particles} particles. Every number is ours, the paper's stands "
+        f"{how.draws} draws; BITL has four runs of {how.rounds} rounds. Every number is ours, the paper's stands "
         "in brackets where it has one, and the difference in units of the published standard deviation.\n",
         "## Verdicts\n",
         _verdicts(verdicts(main, how.seed)),

@@ -69,9 +69,7 @@ def compute(unit: Unit) -> list[Row]:
     world, epsilon = world_of(unit)
     batch = batch_of(unit, world, epsilon)
     expert = ExpertActions.observed(batch)
-    problem = Problem(
-        batch, world.task, epsilon, expert, unit.how.draws, unit.seeds(METHOD), particles=unit.how.particles
-    )
+    problem = Problem(batch, world.task, epsilon, expert, unit.how.draws, unit.seeds(METHOD), rounds=unit.how.rounds)
     fit = run(unit.method, problem)
     scores = metrics.compare(
         fit.learned,

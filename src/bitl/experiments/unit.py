@@ -30,7 +30,7 @@ class How:
 
     seed: int = 0
     draws: int = 1000
-    particles: int = 500
+    rounds: int = 3000
     plugins: tuple[str, ...] = ()  #: modules to import first; they may register methods of their own
 
 
@@ -92,6 +92,6 @@ def load(plugins: tuple[str, ...]) -> None:
 def _settings(study: str, function: Method, how: How) -> Mapping[str, Any]:
     here = Path(__file__).parent
     accepted = inspect.signature(function).parameters
-    options = {name: getattr(how, name) for name in ("draws", "particles") if name in accepted}
+    options = {name: getattr(how, name) for name in ("draws", "rounds") if name in accepted}
     code = code_fingerprint(function, here / "unit.py", here / f"{study}.py")
     return {"study": study, "seed": how.seed, "code": code, **options}

@@ -8,9 +8,7 @@ Every sampler here has this target, and every draw is certified from scratch bef
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -25,13 +23,14 @@ from ..expert import ExpertActions, expert_actions
 from ..task import Task
 from ..transitions import Counts, Transitions, match
 from .collapse import collapse
-from .dirichlet import child
 from .posterior import Posterior
 from .reflective_hmc import sample_reflective_hmc
 from .rejection import sample_rejection
+from .runs import Report, generators, independent_runs
 from .smc import SmcRun, log_mean, run_smc
+from .tempering import START_PARTICLES, TemperingRun, run_tempering, to_keep
 
-SAMPLERS = ("smc", "reflective-hmc", "rejection")
+SAMPLERS = ("tempering", "smc", "reflective-hmc", "rejection")
 RUNS = 4
 PARTICLES = 1000
 MAX_BYTES = 16e9
@@ -46,9 +45,10 @@ def sample_bitl(
     seed: Any,
     expert: ExpertActions | None = None,
     delta: float = 0.001,
-    sampler: str = "smc",
+    sampler: str = "tempering",
     runs: int = RUNS,
-    particles: int = PARTICLES,
+    rounds: int | None = None,
+    particles: int | None = None,
     init: Any = None,
     workers: int | None = None,
     progress: Callable[[float], None] | None = None,
@@ -71,11 +71,15 @@ def sample_bitl(
     delta
         The prior pseudo-count of every transition, above 0.
     sampler
-        ``"smc"`` (collapsed sequential Monte Carlo), ``"reflective-hmc"`` (the paper's) or ``"rejection"``.
+        ``"tempering"`` (collapsed parallel tempering), ``"smc"`` (collapsed sequential Monte Carlo),
+        ``"reflective-hmc"`` (the paper's) or ``"rejection"``.
     runs
         Independent runs: what R-hat and the effective draws are judged by.
+    rounds
+        For ``"tempering"``: the length of each run, at least twice its draws. By default runs go on until R-hat,
+        effective draws and log evidence are good, or 20,000 rounds have been made.
     particles
-        Size of each SMC population, at least the draws of a run.
+        For ``"smc"``: the size of each population, at least the draws of a run; 1,000 by default.
     init
         For ``"reflective-hmc"``: a model ``[S, A, S]`` that satisfies the constraints, or one for each run; by default
         the ITL estimate.
@@ -89,9 +93,10 @@ def sample_bitl(
     Returns
     -------
     Posterior
-        ``info`` of ``"smc"`` has ``log_evidence``, the log probability under the Dirichlets that the experts are
-        epsilon-optimal, with ``log_evidence_sd`` (over runs), ``log_evidence_se`` and ``log_evidences``;
-        ``acceptance``, ``stages``, ``seconds``.
+        ``info`` of ``"tempering"`` and ``"smc"`` has ``log_evidence``, the log probability under the Dirichlets that
+        the experts are epsilon-optimal, with ``log_evidence_sd`` (over runs), ``log_evidence_se`` and
+        ``log_evidences``; ``acceptance`` and ``seconds``; ``temperatures``, ``exchanged`` and ``round_trips`` or
+        ``stages``.
 
     Raises
     ------
@@ -104,9 +109,9 @@ def sample_bitl(
     --------
     >>> batch = Transitions([0, 0, 1], [0, 0, 0], [1, 1, 1], num_states=2, num_actions=2)
     >>> task = Task(reward=[0.0, 1.0], discount=0.5)
-    >>> post = sample_bitl(batch, task=task, epsilon=0.1, draws=40, seed=0, delta=0.5, runs=2, particles=60)
+    >>> post = sample_bitl(batch, task=task, epsilon=0.1, draws=40, seed=0, delta=0.5, runs=2, rounds=60)
     >>> len(post), post.info["sampler"]
-    (40, 'smc')
+    (40, 'tempering')
     """
     _validate.one_of(sampler, "sampler", SAMPLERS)
     counts, labels = match(batch, task)
@@ -114,6 +119,9 @@ def sample_bitl(
     epsilon = check_epsilon(valid, epsilon)
     draws = _validate.positive_int(draws, "draws")
     delta = _validate.real(delta, "delta", low=0, ends="()")
+    for name, value, owner in (("rounds", rounds, "tempering"), ("particles", particles, "smc")):
+        if value is not None and sampler != owner:
+            raise DataError(f"The sampler {sampler!r} has no {name}; they belong to {owner!r}.")
     common: dict[str, Any] = {"task": task, "epsilon": epsilon, "draws": draws, "seed": seed, "expert": valid}
     if sampler == "rejection":
         post = sample_rejection(counts, delta=delta, **common, **options)
@@ -125,12 +133,10 @@ def sample_bitl(
         )
     else:
         if options:
-            raise DataError(f"The sampler 'smc' has no option {next(iter(options))!r}.")
-        results = _smc_runs(counts.N + delta, task, valid, epsilon, draws, seed, runs, particles, workers, progress)
-        sizes = [len(result.T) for result in results]
-        T = np.concatenate([result.T for result in results])
-        run = np.repeat(np.arange(len(results)), sizes)
-        post = Posterior(T, "BITL", run, task, {"particles": particles, **_smc_info(results)}, labels)
+            raise DataError(f"The sampler {sampler!r} has no option {next(iter(options))!r}.")
+        post = _collapsed(
+            counts.N + delta, task, valid, epsilon, draws, seed, sampler, runs, rounds, particles, workers, progress
+        )
     broken = np.flatnonzero(count_violations(post.T, task=task, expert=valid, epsilon=epsilon))
     if broken.size:
         raise SamplingError(
@@ -141,49 +147,47 @@ def sample_bitl(
     return replace(post, method="BITL", info=info, labels=labels)
 
 
-def _smc_runs(
+def _collapsed(
     alpha: FloatArray,
     task: Task,
     expert: ExpertActions,
     epsilon: float,
     draws: int,
     seed: Any,
+    sampler: str,
     runs: int,
-    particles: int,
+    rounds: int | None,
+    particles: int | None,
     workers: int | None,
     progress: Callable[[float], None] | None,
-) -> list[SmcRun]:
-    """Run the independent populations, each with its own child of the seed, in threads."""
+) -> Posterior:
+    """Sample the collapsed problem in independent runs."""
     runs = min(_validate.positive_int(runs, "runs"), draws)
     sizes = [len(part) for part in np.array_split(np.arange(draws), runs)]
-    number = max(_validate.positive_int(particles, "particles"), max(sizes))
     problem, layout = collapse(alpha, task, expert, epsilon)
     threads = min(_validate.workers(workers), runs)
-    _check_memory(problem.alpha.nbytes * number * threads * 2)
-    root = _validate.seed_sequence(seed)
-    stop = threading.Event()
-    done = np.zeros(runs)
+    random = generators(seed, runs)
+    results: list[Any]
+    if sampler == "smc":
+        number = max(_validate.positive_int(PARTICLES if particles is None else particles, "particles"), max(sizes))
+        own = {"particles": number}
+        _check_memory(problem.alpha.nbytes * 2 * number * threads)
 
-    def one(i: int) -> SmcRun:
-        def report(share: float) -> None:
-            if stop.is_set():
-                raise SamplingError("Sampling was interrupted.")
-            done[i] = share
-            if progress is not None:
-                progress(float(done.mean()))
+        def one(i: int, report: Report) -> SmcRun:
+            return run_smc(problem, layout, random[i], draws=sizes[i], particles=number, progress=report)
 
-        rng = np.random.Generator(np.random.PCG64(child(root, i)))
-        return run_smc(problem, layout, rng, draws=sizes[i], particles=number, progress=report)
-
-    with ThreadPoolExecutor(threads) as pool:
-        futures = [pool.submit(one, i) for i in range(runs)]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:  # also a keyboard interrupt: let the other runs end at their next stage
-            stop.set()
-            for future in futures:
-                future.cancel()
-            raise
+        results = independent_runs(one, runs, threads, progress)
+    else:
+        if rounds is not None:
+            _validate.positive_int(rounds, "rounds")
+        _check_memory(problem.alpha.nbytes * 2 * (START_PARTICLES * threads + sum(to_keep(n, rounds) for n in sizes)))
+        results = run_tempering(
+            problem, layout, random, sizes=sizes, rounds=rounds, threads=threads, progress=progress or (lambda _: None)
+        )
+        own = {"rounds": results[0].rounds}
+    T = np.concatenate([result.T for result in results])
+    label = np.repeat(np.arange(runs), sizes)
+    return Posterior(T, "BITL", label, task, {**own, **_info(results)})
 
 
 def _check_memory(size: int) -> None:
@@ -191,23 +195,30 @@ def _check_memory(size: int) -> None:
     if size > MAX_BYTES:
         raise SamplingError(
             f"The particles would take about {size / 1e9:.0f} GB, more than the limit of {MAX_BYTES / 1e9:.0f} GB; "
-            "use fewer particles or workers, or merge states."
+            "use fewer draws, particles or workers, or merge states."
         )
 
 
-def _smc_info(results: list[SmcRun]) -> dict[str, Any]:
+def _info(results: list[Any]) -> dict[str, Any]:
+    """Gather what is known about runs of one kind."""
     evidences = np.array([result.log_evidence for result in results])
     several = len(evidences) > 1
     sd = float(evidences.std(ddof=1)) if several else float("nan")
-    return {
+    info = {
         "log_evidence": log_mean(evidences),
         "log_evidence_sd": sd,
         "log_evidence_se": sd / len(evidences) ** 0.5,
         "log_evidences": tuple(float(x) for x in evidences),
         "acceptance": float(np.mean([np.mean(result.acceptance) for result in results])),
-        "acceptance_last": float(np.mean([result.acceptance[-1] for result in results])),
-        "stages": tuple(len(result.betas) for result in results),
         "exactness": float(min(result.exactness for result in results)),
         "fill_acceptance": float(np.mean([result.fill_acceptance for result in results])),
         "seconds": float(sum(result.seconds for result in results)),
     }
+    if isinstance(results[0], TemperingRun):
+        return info | {
+            "chains": True,
+            "temperatures": tuple(len(result.betas) for result in results),
+            "exchanged": float(np.mean([result.exchanged for result in results])),
+            "round_trips": tuple(result.round_trips for result in results),
+        }
+    return info | {"stages": tuple(len(result.betas) for result in results)}

@@ -24,7 +24,10 @@ formula). If the mean :math:`\sum \alpha d` is negative, :math:`1 - F` is comput
 \alpha`, with :math:`A_\pm` the sums of :math:`\alpha` above and below :math:`c` and :math:`\ell_\pm` the means of
 :math:`\log|d|` there,
 
-.. math:: \mathrm{logit}\, F = \log \frac{A_-}{A_+} - A (\ell_+ - \ell_-) + O(A^2).
+.. math:: \mathrm{logit}\, F = \log \frac{A_-}{A_+} - A (\ell_+ - \ell_-) + O(A^2),
+
+of which the first term alone, the share of the states at or below :math:`c`, is enough inside the sampler at the
+usual :math:`\delta = 0.001`.
 
 **Rivals.** A rejected row that has data is nearly a point, its :math:`F` nearly a step and as costly as all others
 together. Such rows are kept instead: they take no part in planning, and :math:`(q - m + \epsilon)_+` joins the missed
@@ -39,6 +42,7 @@ Rejected rows of one state with the same :math:`\alpha` and reward form a *block
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,7 +69,8 @@ class Problem(NamedTuple):
     total: FloatArray  #: ``[K]`` sums of alpha
     R: FloatArray  #: ``[K]``
     rival: BoolArray  #: ``[K]`` rows with data of rejected actions
-    leaky: IntArray  #: ``[n, 2]`` rows of valid actions at visited states, and their states
+    ties: IntArray  #: ``[n, 3]`` a state, and two unvisited ones to which valid actions of it lead most often
+    leaky: IntArray  #: ``[n]`` rows of valid actions at visited states
     leak_floor: FloatArray  #: ``[K]`` from this probability on a way without data is open
     leak_log_odds: FloatArray  #: ``[K, S]`` prior log odds that a way is open; NaN for ways with data
     block_first: IntArray  #: ``[S + 1]`` blocks of state s
@@ -116,7 +121,8 @@ def collapse(alpha: FloatArray, task: Task, expert: ExpertActions, epsilon: floa
         total=np.ascontiguousarray(alpha[keep].sum(axis=1)),
         R=np.ascontiguousarray(R[keep]),
         rival=np.ascontiguousarray(rival[keep]),
-        leaky=np.stack([np.flatnonzero(leaky), np.nonzero(keep)[0][leaky]], axis=1),
+        ties=_ties(alpha, expert),
+        leaky=np.flatnonzero(leaky),
         leak_floor=floor,
         leak_log_odds=_leak_log_odds(alpha[keep], floor),
         block_first=_starts(np.bincount(block_s, minlength=S)),
@@ -144,6 +150,16 @@ def log_probability_below(alpha: Any, V: Any, threshold: float) -> float:
 
 def _starts(sizes: Any) -> IntArray:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def _ties(alpha: FloatArray, expert: ExpertActions) -> IntArray:
+    """Pairs of unvisited states that closeness ties: where the valid actions of a state lead most often."""
+    ties: list[tuple[int, ...]] = []
+    for s in np.flatnonzero(expert.visited):
+        ends = {int(alpha[s, a].argmax()) for a in np.flatnonzero(expert.valid[s])}
+        pairs = combinations(sorted(end for end in ends if not expert.visited[end]), 2)
+        ties += [(int(s), *pair) for pair in pairs]
+    return np.array(ties, dtype=np.int64).reshape(-1, 3)
 
 
 def _leak_log_odds(alpha: FloatArray, floor: FloatArray) -> FloatArray:

@@ -52,9 +52,14 @@ def between_runs(values: FloatArray, run: IntArray) -> tuple[FloatArray, FloatAr
 
 
 def chain_ess(values: FloatArray, run: IntArray) -> FloatArray:
-    """Return the effective draws of every column of ``values [draw, ...]`` from autocorrelations; NaN if stuck."""
+    """Return the effective draws of every column of ``values [draw, ...]`` from autocorrelations.
+
+    NaN if a chain is stuck, or too short to have any.
+    """
     chains = by_run(values, run)
     m, n = chains.shape[:2]
+    if n < 4:
+        return np.full(chains.shape[2:], np.nan)
     flat = chains.reshape(m, n, -1)
     total = np.zeros(flat.shape[2])
     for chain in flat:

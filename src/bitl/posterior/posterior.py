@@ -146,11 +146,11 @@ class Posterior:
         return make_environment(self.T, self._task(task), terminal=terminal, max_steps=max_steps, labels=self.labels)
 
     def _remedy(self) -> str:
-        particles = self.info.get("particles")
-        if particles is not None:
-            return f"increase particles to {4 * particles} or more"
+        for effort in ("rounds", "particles"):
+            if effort in self.info:
+                return f"increase {effort} to {4 * self.info[effort]} or more"
         if self.info.get("chains"):
-            return "use sampler='smc', or far longer chains"
+            return "use sampler='tempering', or far longer chains"
         return "increase draws"
 
     def _task(self, task: Task | None) -> Task:

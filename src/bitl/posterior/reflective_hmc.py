@@ -28,7 +28,6 @@ At :math:`\delta = 0.001` logits spread over about :math:`1/\delta`, which no af
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,8 +40,8 @@ from ..expert import ExpertActions, expert_actions
 from ..planning import policy_iteration
 from ..task import Task
 from ..transitions import Counts, Transitions, match
-from .dirichlet import child
 from .posterior import Posterior
+from .runs import Report, generators, independent_runs
 
 SMALLEST = 1e-12  # probabilities of the first model are raised to this: a logit must be finite
 
@@ -198,21 +197,23 @@ def sample_reflective_hmc(
     starts = np.broadcast_to(starts, (runs, S, A, S))
     first = [_start(T, wall, task=task, expert=valid, epsilon=epsilon) for T in starts]
     sizes = [len(part) for part in np.array_split(np.arange(draws), runs)]
-    root = _validate.seed_sequence(seed)
-    finished = np.zeros(runs)
+    random = generators(seed, runs)
 
-    def one(i: int) -> tuple[FloatArray, Tally]:
-        rng = np.random.Generator(np.random.PCG64(child(root, i)))
-        result = run_chain(
-            sticks, wall, first[i], rng, draws=sizes[i], step=step, leaps=leaps, warmup=warmup, scale=scale
+    def one(i: int, report: Report) -> tuple[FloatArray, Tally]:
+        return run_chain(
+            sticks,
+            wall,
+            first[i],
+            random[i],
+            draws=sizes[i],
+            step=step,
+            leaps=leaps,
+            warmup=warmup,
+            scale=scale,
+            report=report,
         )
-        finished[i] = 1.0
-        if progress is not None:
-            progress(float(finished.mean()))
-        return result
 
-    with ThreadPoolExecutor(_validate.workers(workers)) as pool:
-        results = list(pool.map(one, range(runs)))
+    results = independent_runs(one, runs, min(_validate.workers(workers), runs), progress)
     totals = Tally(*(sum(column) for column in zip(*(tally for _, tally in results), strict=True)))
     info = {
         "chains": True,
@@ -247,6 +248,7 @@ def run_chain(
     leaps: int,
     warmup: int = 0,
     scale: FloatArray | float = 1.0,
+    report: Report = lambda _: None,
 ) -> tuple[FloatArray, Tally]:
     """Run one chain; returns its models and what happened."""
     T = np.empty((draws, *w.shape[:-1], w.shape[-1] + 1))
@@ -264,6 +266,7 @@ def run_chain(
             accepted += 1
         if i >= 0:
             T[i] = to_model(w)
+        report((i + 1 + warmup) / (draws + warmup))
     return T, Tally(accepted, outside, reflections, draws + warmup)
 
 

@@ -1,4 +1,4 @@
-r"""Sequential Monte Carlo on the collapsed problem: the sampler behind ``sample_bitl``.
+r"""Sequential Monte Carlo on the collapsed problem: a sampler, and the start of parallel tempering.
 
 Particles hold the kept rows (see :mod:`bitl.posterior.collapse`). They start as exact draws of the Dirichlets and are
 led to the constrained posterior through
@@ -24,10 +24,6 @@ others. The probability of such a way is Beta(:math:`\alpha`, rest), whatever th
 from that on the other side of a floor, with the odds of the sides as ratio. Every sweep looks at some; open ones are
 closed, closed ones opened with probability :math:`\rho`, for which the ratio has :math:`1/\rho` or :math:`\rho`.
 
-*Detours* change several states at once: what leads from unvisited states to a state is led to another one and the
-reverse (rows of unvisited states have exchangeable labels, so this is reversible), and half of the time a leak from
-that other state to the first is opened or closed.
-
 Inside the sampler :math:`F` is approximated; the last weights are the ratio of the exact :math:`F` to the
 approximation.
 """
@@ -35,7 +31,7 @@ approximation.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +41,7 @@ from ..errors import SamplingError
 from .collapse import Layout, Problem
 
 SHARE = 0.8  # of the particles, that each step of the temperature keeps effective
-SWEEPS = 3
+SWEEPS = 2
 MAX_STAGES = 400
 MAX_BETA = 1e13
 
@@ -90,6 +86,37 @@ class SmcRun(NamedTuple):
     seconds: float
 
 
+class Stage(NamedTuple):
+    """A population after one step of the temperature."""
+
+    beta: float
+    particles: Particles
+    log_step: float  #: log of the mean weight of the step, an estimate of the ratio of evidences
+    acceptance: float  #: share of accepted moves
+
+
+def anneal(
+    problem: Problem, rng: np.random.Generator, *, particles: int, share: float = SHARE, sweeps: int = SWEEPS
+) -> Iterator[Stage]:
+    """Carry a population from the Dirichlets, the first stage, to the constrained posterior, the last."""
+    from .. import _kernels_smc as kernel
+
+    now = Particles.room(problem, particles)
+    kernel.draw_particles(problem, rng, now.X)
+    kernel.complete_particles(problem, False, *now)
+    stage = Stage(0.0, now, 0.0, 1.0)
+    yield stage
+    for _ in range(MAX_STAGES):
+        beta, log_w = next_temperature(problem, stage.particles, stage.beta, share)
+        now = stage.particles.take(np.sort(systematic(log_w, particles, rng)))
+        tally = kernel.move_particles(problem, beta, sweeps, *now, rng)
+        stage = Stage(beta, now, log_mean(log_w), float(tally[1] / max(tally[0], 1)))
+        yield stage
+        if np.isinf(beta):
+            return
+    raise _not_found()
+
+
 def run_smc(
     problem: Problem,
     layout: Layout,
@@ -97,48 +124,40 @@ def run_smc(
     *,
     draws: int,
     particles: int,
-    sweeps: int = SWEEPS,
-    progress: Callable[[float], None] | None = None,
+    progress: Callable[[float], None],
 ) -> SmcRun:
     """Carry one population from the Dirichlets to the constrained posterior and return models."""
-    from .. import _kernels_smc as kernel
-
     begin = time.thread_time()
-    now = Particles.room(problem, particles)
-    kernel.draw_particles(problem, rng, now.X)
-    kernel.complete_particles(problem, False, *now)
-    beta, log_evidence = 0.0, 0.0
+    log_evidence = 0.0
     betas: list[float] = []
     acceptance: list[float] = []
-    while not np.isinf(beta):
-        beta, log_w = next_temperature(problem, now, beta)
-        log_evidence += log_mean(log_w)
-        betas.append(beta)
-        if len(betas) > MAX_STAGES:
-            raise _not_found()
-        chosen = np.sort(systematic(log_w, particles, rng))
-        now = now.take(chosen)
-        tally = kernel.move_particles(problem, beta, sweeps, *now, rng)
-        acceptance.append(float(tally[1] / max(tally[0], 1)))
-        if progress is not None:
-            progress(beta / (1 + beta) if np.isfinite(beta) else 1.0)
+    for stage in anneal(problem, rng, particles=particles):
+        log_evidence += stage.log_step
+        betas.append(stage.beta)
+        acceptance.append(stage.acceptance)
+        progress(stage.beta / (1 + stage.beta) if np.isfinite(stage.beta) else 1.0)
+    now = stage.particles
     log_w = exact_weights(problem, now)
-    log_evidence += log_mean(log_w)
-    chosen = systematic(log_w, draws, rng)
-    T = np.empty((draws, *layout.alpha.shape))
-    end = now.take(chosen)
-    rows, tries = kernel.fill_models(
-        problem, layout.kept, layout.below, end.X, end.V, end.q, layout.alpha, layout.R, rng, T
-    )
+    T, fill_acceptance = fill(problem, layout, now.take(systematic(log_w, draws, rng)), rng)
     return SmcRun(
         T,
-        log_evidence,
-        tuple(betas),
-        tuple(acceptance),
+        log_evidence + log_mean(log_w),
+        tuple(betas[1:]),
+        tuple(acceptance[1:]),
         effective(log_w) / particles,
-        rows / tries if tries else 1.0,
+        fill_acceptance,
         time.thread_time() - begin,
     )
+
+
+def fill(problem: Problem, layout: Layout, particles: Particles, rng: np.random.Generator) -> tuple[FloatArray, float]:
+    """Return a model ``[S, A, S]`` of every particle, integrated rows drawn anew, and the acceptance of these draws."""
+    from .._kernels_smc import fill_models
+
+    T = np.empty((len(particles.V), *layout.alpha.shape))
+    X, V, q = particles.X, particles.V, particles.q
+    rows, tries = fill_models(problem, layout.kept, layout.below, X, V, q, layout.alpha, layout.R, rng, T)
+    return T, rows / tries if tries else 1.0
 
 
 def log_targets(problem: Problem, particles: Particles, beta: float) -> FloatArray:
@@ -150,10 +169,10 @@ def log_targets(problem: Problem, particles: Particles, beta: float) -> FloatArr
     return out
 
 
-def next_temperature(problem: Problem, particles: Particles, beta: float) -> tuple[float, FloatArray]:
-    """Return the next beta, infinite if possible, at which SHARE of the particles stay effective, and the weights."""
+def next_temperature(problem: Problem, particles: Particles, beta: float, share: float) -> tuple[float, FloatArray]:
+    """Return the next beta, infinite if possible, at which a share of the particles is effective, and the weights."""
     before = log_targets(problem, particles, beta)
-    wanted = SHARE * len(before)
+    wanted = share * len(before)
 
     def weights(b: float) -> FloatArray:
         return log_targets(problem, particles, b) - before
