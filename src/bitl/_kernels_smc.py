@@ -441,18 +441,26 @@ def draw_label(row, rng):
 
 
 @bare
-def log_level_weight(V, top, rows):
+def count_not_above(V, level):
+    """Number of states with V at most ``level``."""
+    rank = 0.0
+    for i in range(V.shape[0]):
+        rank += 1.0 if V[i] <= level else 0.0
+    return rank
+
+
+@bare
+def log_level_weight(V, top, rows, margin):
     """Log of the chance to propose one given set of ``rows`` labels whose highest value is ``top``, given V.
 
-    A state j is picked at random, then every label uniformly among the states with V <= V_j.
+    A state j is picked at random, then every label uniformly among the states with V <= V_j. Here and below values that
+    differ by less than ``margin`` count as equal: at small alpha ties are common, and rounding must not decide them.
     """
     S = V.shape[0]
     total = 0.0
     for j in range(S):
-        if V[j] >= top:
-            rank = 0.0
-            for i in range(S):
-                rank += 1.0 if V[i] <= V[j] else 0.0
+        if V[j] + margin >= top:
+            rank = count_not_above(V, V[j] + margin)
             power = 1.0
             for _ in range(rows):
                 power *= rank
@@ -476,7 +484,7 @@ def move_level(problem, s, V, X, rng, work, labels):
         k = first + r
         labels[r] = draw_label(X[k], rng)
         j = int(rng.random() * V.shape[0])
-        while V[j] > level:
+        while V[j] > level + problem.margin:
             j = int(rng.random() * V.shape[0])
         labels[rows + r] = j
         top = max(top, V[j])
@@ -484,7 +492,7 @@ def move_level(problem, s, V, X, rng, work, labels):
         copy_row(problem.alpha[k], work)
         work[j] += 1.0
         sparse_row(work, rng, X[k])
-    return np.log(ratio) - log_level_weight(V, top, rows)
+    return np.log(ratio) - log_level_weight(V, top, rows, problem.margin)
 
 
 @bare
@@ -536,7 +544,7 @@ def move_near(problem, k, V, tau, X, rng, work, labels):
 
 
 @bare
-def log_tie_weight(V, labels, rows, others):
+def log_tie_weight(V, labels, rows, others, margin):
     """Log of the chance to propose the given labels of two states, the first ``rows`` of one, then the other's.
 
     A state j is picked at random and leads one row of each, picked at random too; the other rows are led by labels
@@ -546,19 +554,19 @@ def log_tie_weight(V, labels, rows, others):
     top = -np.inf
     for r in range(rows + others):
         top = max(top, V[labels[r]])
-    rank = ways = 0.0
+    total = 0.0
     for j in range(S):
-        rank += 1.0 if V[j] <= top else 0.0
-        if V[j] == top:
+        if V[j] + margin >= top:
             here = there = 0.0
             for r in range(rows):
                 here += 1.0 if labels[r] == j else 0.0
             for r in range(rows, rows + others):
                 there += 1.0 if labels[r] == j else 0.0
-            ways += here * there
-    if ways == 0.0:
+            if here * there > 0.0:
+                total += here * there * count_not_above(V, V[j] + margin) ** (2.0 - rows - others)
+    if total == 0.0:
         return -np.inf
-    return np.log(ways / (S * rows * others)) - (rows + others - 2) * np.log(rank)
+    return np.log(total / (S * rows * others))
 
 
 @bare
@@ -580,7 +588,7 @@ def move_tie(problem, s, u, w, V, X, rng, work, labels):
         j = end
         if r != one and r != other:
             j = int(rng.random() * S)
-            while V[j] > V[end]:
+            while V[j] > V[end] + problem.margin:
                 j = int(rng.random() * S)
         labels[both + r] = j
         ratio += np.log(problem.alpha[k, j] / problem.alpha[k, labels[r]])
@@ -591,7 +599,7 @@ def move_tie(problem, s, u, w, V, X, rng, work, labels):
         for k in range(problem.first[s], problem.first[s + 1]):
             if not problem.rival[k]:
                 sparse_row(problem.alpha[k], rng, X[k])
-    return ratio - log_tie_weight(V, labels[both:], rows, others)
+    return ratio - log_tie_weight(V, labels[both:], rows, others, problem.margin)
 
 
 @bare
@@ -602,7 +610,7 @@ def try_tie(problem, heat, s, u, w, X, policy, G, V, q, log_below, excess, rng, 
     ratio = move_tie(problem, s, u, w, V, proposed, rng, work, labels)
     plan_again(problem, X, policy, G, V, proposed, new[3], new[0], new[1], new[2], new[6])
     rows, others = problem.first[u + 1] - problem.first[u], problem.first[w + 1] - problem.first[w]
-    ratio += log_tie_weight(new[1], labels, rows, others)
+    ratio += log_tie_weight(new[1], labels, rows, others, problem.margin)
     return ratio > -np.inf and accept_rows(problem, heat, ratio, X, policy, G, V, q, log_below, excess, rng, new)
 
 
@@ -765,7 +773,7 @@ def improve_by_switches(problem, X, policy, G, V, q, left):
 
 
 @bare
-def way_back(V, labels, tau):
+def way_back(V, labels, tau, margin):
     """Log of the chance to propose the old labels (the first half) from the new, given the new V; 0 without labels."""
     rows = labels.shape[0] // 2
     if rows == 0:
@@ -775,7 +783,7 @@ def way_back(V, labels, tau):
     top = -np.inf
     for r in range(rows):
         top = max(top, V[labels[r]])
-    return log_level_weight(V, top, rows)
+    return log_level_weight(V, top, rows, margin)
 
 
 @bare
@@ -823,7 +831,7 @@ def try_state(problem, heat, s, saved, ratio, labels, tau, X, policy, G, V, q, l
         same = same and X[current, j] == saved[current - first, j]
     log_u = -rng.standard_exponential() - ratio
     if same:
-        log_u -= way_back(V, labels, tau)
+        log_u -= way_back(V, labels, tau, problem.margin)
         return try_same_value(problem, heat, s, saved, log_u, X, V, q, log_below, excess, q2, log_below2)
     change = 0.0
     for j in range(V.shape[0]):
@@ -835,7 +843,7 @@ def try_state(problem, heat, s, saved, ratio, labels, tau, X, policy, G, V, q, l
     policy2[s] = best
     look_ahead_rows(problem, X, V2, q2)
     inverse_known = improve_policy(problem, X, s, saved[current - first], G, policy2, G2, V, V2, q2, left)
-    bound = log_u - way_back(V2, labels, tau)
+    bound = log_u - way_back(V2, labels, tau, problem.margin)
     for i in range(V.shape[0]):
         if problem.visited[i]:
             bound += state_term(problem, heat, i, log_below, excess)
@@ -884,7 +892,7 @@ def terms_reach(problem, heat, bound, V, q, log_below, excess):
                 value += block_term(problem, heat, b, log_below[b])
                 if value < bound:
                     return False
-    return True
+    return value >= bound
 
 
 @bare
@@ -1006,7 +1014,7 @@ def temper_particles(
     even or an odd temperature. ``forward [r, i]`` becomes log f_{i+1} / f_i of the particle at i, ``backward`` the
     reverse of the particle at i + 1, both before the exchange. ``from_hot [L]`` marks particles that have been at the
     first temperature since they were last at the last one. Adds to ``tally``: moves, accepted moves, exchanges,
-    accepted exchanges, round trips.
+    accepted exchanges, passages from the first temperature to the last.
     """
     last = betas.shape[0] - 1
     G = np.empty((V.shape[1], V.shape[1]))

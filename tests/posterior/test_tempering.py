@@ -8,6 +8,7 @@ from bitl import _kernels_smc as kernel
 from bitl.errors import SamplingError
 from bitl.posterior import tempering
 from bitl.posterior.collapse import collapse
+from bitl.posterior.runs import independent_runs
 from posterior.small_problems import PROBLEMS, agrees, exact_draws, z_scores
 
 
@@ -24,6 +25,22 @@ def test_the_ratio_of_a_truncated_distribution_is_the_share_inside():
     forward = np.array([0.0, -np.inf, 0.0, 0.0, -np.inf])
     assert tempering.log_ratio(forward, np.zeros(5)) == pytest.approx(np.log(3 / 5))
     assert tempering.log_ratio(np.full(5, -np.inf), np.zeros(5)) == -np.inf
+    assert tempering.log_ratio(np.full(5, -100.0), np.full(5, -100.0)) == pytest.approx(0.0, abs=1e-8)
+
+
+def test_a_run_that_waits_for_its_turn_does_not_start_after_a_failure():
+    begun = []
+
+    def one(i, report):
+        begun.append(i)
+        if i == 0:
+            raise SamplingError("enough")
+        while True:
+            report(0.5)
+
+    with pytest.raises(SamplingError, match="enough"):
+        independent_runs(one, 6, 2, None)
+    assert set(begun) <= {0, 1}
 
 
 def one_run(problem, *, draws, **options):
@@ -62,7 +79,8 @@ def test_what_is_kept_stays_evenly_spaced():
     seen = {}
 
     def remember(_):
-        seen[chains.done] = chains.now.X[chains.at[-1]].copy()
+        if chains.done:
+            seen[chains.done] = chains.now.X[chains.at[-1]].copy()
 
     for rounds in (20, 33, 121):
         chains.advance(rounds, remember)

@@ -77,7 +77,7 @@ def sample_bitl(
         Independent runs: what R-hat and the effective draws are judged by.
     rounds
         For ``"tempering"``: the length of each run, at least twice its draws. By default runs go on until R-hat,
-        effective draws and log evidence are good, or 20,000 rounds have been made.
+        effective draws and log evidence are good, or 20,000 rounds have been made; a single run makes them all.
     particles
         For ``"smc"``: the size of each population, at least the draws of a run; 1,000 by default.
     init
@@ -180,7 +180,7 @@ def _collapsed(
     else:
         if rounds is not None:
             _validate.positive_int(rounds, "rounds")
-        _check_memory(problem.alpha.nbytes * 2 * (START_PARTICLES * threads + sum(to_keep(n, rounds) for n in sizes)))
+        _check_memory(problem.alpha.nbytes * 2 * (START_PARTICLES * threads + runs * to_keep(sizes)))
         results = run_tempering(
             problem, layout, random, sizes=sizes, rounds=rounds, threads=threads, progress=progress or (lambda _: None)
         )

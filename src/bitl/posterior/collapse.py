@@ -156,7 +156,7 @@ def _ties(alpha: FloatArray, expert: ExpertActions) -> IntArray:
     """Pairs of unvisited states that closeness ties: where the valid actions of a state lead most often."""
     ties: list[tuple[int, ...]] = []
     for s in np.flatnonzero(expert.visited):
-        ends = {int(alpha[s, a].argmax()) for a in np.flatnonzero(expert.valid[s])}
+        ends = {int(alpha[s, a].argmax()) for a in np.flatnonzero(expert.valid[s]) if np.ptp(alpha[s, a]) > 0}
         pairs = combinations(sorted(end for end in ends if not expert.visited[end]), 2)
         ties += [(int(s), *pair) for pair in pairs]
     return np.array(ties, dtype=np.int64).reshape(-1, 3)

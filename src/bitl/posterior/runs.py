@@ -31,26 +31,28 @@ def independent_runs(
 
     What one run raises ends the others at their next report.
     """
-    stop = threading.Event()
+    stop, order = threading.Event(), threading.Lock()
     done = np.zeros(runs)
 
     def one(i: int) -> Any:
         def report(share: float) -> None:
             if stop.is_set():
                 raise _Stopped
-            done[i] = share
-            if progress is not None:
-                progress(float(done.mean()))
+            with order:
+                done[i] = share
+                if progress is not None:
+                    progress(float(done.mean()))
 
         try:
+            report(0.0)  # a run that waited for its turn may not have to start
             return run(i, report)
         except BaseException:
             stop.set()
             raise
 
     with ThreadPoolExecutor(threads) as pool:
-        futures = [pool.submit(one, i) for i in range(runs)]
         try:
+            futures = [pool.submit(one, i) for i in range(runs)]
             wait(futures)
         except BaseException:  # a keyboard interrupt: let the runs end at their next report
             stop.set()

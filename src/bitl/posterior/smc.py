@@ -4,10 +4,11 @@ Particles hold the kept rows (see :mod:`bitl.posterior.collapse`). They start as
 led to the constrained posterior through
 
 .. math:: \log f_\beta = t \sum_{s,a} \log \max(F_{sa}, \tfrac{1 - t}{4 S})
-          - \frac{\beta}{\sigma} \sum_s (M_s - m_s - \epsilon)_+, \qquad t = \frac{\beta}{1 + \beta}, \quad
+          - \frac{\beta}{\sigma} \sum_s e_s, \qquad t = \frac{\beta}{1 + \beta}, \quad
           \beta: 0 \to \infty,
 
-each :math:`\beta` chosen so that the weights :math:`f_{\beta'} / f_\beta` keep four fifths of the particles effective;
+where :math:`e_s = (M_s - m_s - \epsilon)_+ + \sum (q - m_s + \epsilon)_+`, the sum over rivals, and each
+:math:`\beta` chosen so that the weights :math:`f_{\beta'} / f_\beta` keep four fifths of the particles effective;
 the product of their means estimates the evidence, the probability under the Dirichlets that the experts are
 :math:`\epsilon`-optimal. After each step the particles are resampled and every one makes a few sweeps of moves.
 
@@ -16,7 +17,8 @@ is reversible under :math:`\mathrm{Dir}(\alpha)` for any :math:`n`, so the accep
 In an unvisited state, whose value is the best of several nearly one-hot rows, two more moves are *led by labels*:
 with :math:`\ell \sim p` and :math:`p' \sim \mathrm{Dir}(\alpha + e_{\ell'})` any proposal :math:`h(\ell' \mid \ell;
 V)` is right after the correction :math:`\alpha_{\ell'} h(\ell \mid \ell'; V') / (\alpha_\ell h(\ell' \mid \ell; V))`.
-One moves all rows to labels at or below the value of a random state, the other one row to a label of similar value.
+One moves all rows to labels at or below the value of a random state, the other one row to a label of similar value. A
+third moves two states that closeness ties to labels of which the best is the same.
 No density of a row is ever evaluated.
 
 *Leaks* are ways without data out of rows with data: rare, but one to the best state can carry the values of all
@@ -224,5 +226,5 @@ def systematic(log_w: FloatArray, number: int, rng: np.random.Generator) -> IntA
 def _not_found() -> SamplingError:
     return SamplingError(
         "No model that satisfies the constraints was found on the way from the Dirichlet posterior; check with fit_itl "
-        "whether epsilon and the valid actions can be met at all, or raise particles."
+        "whether epsilon and the valid actions can be met at all, or raise rounds or particles."
     )

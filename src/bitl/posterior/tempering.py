@@ -36,7 +36,7 @@ import numpy as np
 
 from .._types import FloatArray
 from .collapse import Layout, Problem
-from .diagnostics import diagnose
+from .diagnostics import ESS_LIMIT, RHAT_LIMIT, between_runs, chain_ess
 from .runs import Report, independent_runs
 from .smc import Particles, anneal, effective, exact_weights, fill, log_mean, systematic
 
@@ -46,7 +46,8 @@ ROUND_SHARE = 0.5  # of a sweep, that each round makes
 BURN_IN = 0.1  # of the rounds, where their number is given
 CHECKPOINTS = (2000, 3000, 4500, 7000, 10_000, 15_000, 20_000)  # rounds after which runs may have agreed
 FIRST_ROUNDS = 500  # not used where runs go on until they agree
-JUDGED = 500  # particles of each run, at least, by which runs are found to agree
+KEPT = 500  # particles of each run, at least: draws are chosen from them, and runs found to agree by them
+RESERVE = 1.25  # times the effective draws that are wanted: those that are returned are fewer than those kept
 EVIDENCE_SD = 0.1  # of the log evidence over runs
 
 
@@ -58,7 +59,7 @@ class TemperingRun(NamedTuple):
     betas: FloatArray  #: ``[L]`` inverse temperatures
     acceptance: float  #: share of accepted moves
     exchanged: float  #: share of accepted exchanges
-    round_trips: int  #: from the Dirichlets to the posterior, by particles that had been there before
+    round_trips: int  #: passages from the Dirichlets to the posterior
     rounds: int
     exactness: float  #: effective share of the last weights, exact over approximate F
     fill_acceptance: float  #: share of accepted draws of integrated rows
@@ -83,12 +84,13 @@ class Chains:
         self.tally = np.zeros(5, dtype=np.int64)
         self.seconds = 0.0
 
-    def start(self) -> None:
+    def start(self, report: Report) -> None:
         """Choose the temperatures, and a particle to start from at each."""
         particles = min(max(self.planned // 20, 20), START_PARTICLES)
         betas: list[float] = []
         chosen: list[Particles] = []
         for stage in anneal(self.problem, self.rng, particles=particles, share=START_SHARE):
+            report(0.0)
             betas.append(stage.beta)
             chosen.append(stage.particles.take(self.rng.integers(particles, size=1)))
         self.betas = np.array(betas)
@@ -101,7 +103,7 @@ class Chains:
 
         begin = time.thread_time()
         if self.done == 0:
-            self.start()
+            self.start(report)
         while self.done < rounds:
             following = self.burn_in + self.spacing * ((self.done - self.burn_in) // self.spacing + 1)
             number = min(following, rounds) - self.done
@@ -137,7 +139,7 @@ class Chains:
     def finish(self, layout: Layout, draws: int) -> TemperingRun:
         """Fill in the integrated rows and say what happened."""
         begin = time.thread_time()
-        end = self.kept.take(np.linspace(0, self.count - 1, draws).round().astype(np.int64))
+        end = self.kept.take(np.arange(self.count))
         log_w = exact_weights(self.problem, end)
         end = end.take(np.sort(systematic(log_w, draws, self.rng)))
         T, fill_acceptance = fill(self.problem, layout, end, self.rng)
@@ -150,7 +152,7 @@ class Chains:
             exchanged / max(exchanges, 1),
             trips,
             self.done,
-            effective(log_w) / draws,
+            effective(log_w) / self.count,
             fill_acceptance,
             self.seconds + time.thread_time() - begin,
         )
@@ -170,10 +172,8 @@ def run_tempering(
     checkpoints: Sequence[int] = CHECKPOINTS if rounds is None else (rounds,)
     checkpoints = [max(point, 2 * max(sizes)) for point in checkpoints]
     burn_in = FIRST_ROUNDS if rounds is None else int(BURN_IN * checkpoints[0])
-    runs = [
-        Chains(problem, rng, keep=to_keep(draws, rounds), burn_in=burn_in, rounds=checkpoints[0])
-        for rng, draws in zip(generators, sizes, strict=True)
-    ]
+    keep = to_keep(sizes)
+    runs = [Chains(problem, rng, keep=keep, burn_in=burn_in, rounds=checkpoints[0]) for rng in generators]
     for before, point in zip([0, *checkpoints], checkpoints, strict=False):
 
         def one(i: int, report: Report, point: int = point) -> None:
@@ -190,9 +190,9 @@ def run_tempering(
     return results
 
 
-def to_keep(draws: int, rounds: int | None) -> int:
-    """Return how many particles of a run must be kept: the draws, and enough to judge whether runs agree."""
-    return draws if rounds is not None else max(draws, JUDGED)
+def to_keep(sizes: Sequence[int]) -> int:
+    """Return how many particles of a run must be kept: the draws, and enough to weigh them and compare the runs."""
+    return max(*sizes, KEPT)
 
 
 def agreed(runs: Sequence[Chains]) -> bool:
@@ -200,7 +200,12 @@ def agreed(runs: Sequence[Chains]) -> bool:
     values = np.concatenate([run.kept.V[: run.count] for run in runs])
     label = np.repeat(np.arange(len(runs)), [run.count for run in runs])
     evidence = np.array([run.log_evidence() for run in runs])
-    return diagnose(values, label, chains=True, remedy="").ok and bool(evidence.std(ddof=1) <= EVIDENCE_SD)
+    if len(runs) < 2 or not evidence.std(ddof=1) <= EVIDENCE_SD:
+        return False
+    rhat, ess = between_runs(values, label)
+    moves = ~np.isnan(rhat)  # a value that is the same in all draws of all runs is agreed on
+    least = np.minimum(ess, chain_ess(values, label))
+    return bool((rhat[moves] <= RHAT_LIMIT).all() and (least[moves] >= RESERVE * ESS_LIMIT).all())
 
 
 def log_ratio(forward: FloatArray, backward: FloatArray) -> float:
@@ -211,6 +216,8 @@ def log_ratio(forward: FloatArray, backward: FloatArray) -> float:
     >>> log_ratio(np.log([0.5, 0.25]), np.log([4.0, 2.0])) == log_ratio(np.log([0.25, 0.5]), np.log([2.0, 4.0]))
     True
     """
+    from scipy.special import expit
+
     if np.isneginf(forward).all():
         return -np.inf
     ends = np.concatenate([forward[np.isfinite(forward)], -backward])
@@ -218,10 +225,6 @@ def log_ratio(forward: FloatArray, backward: FloatArray) -> float:
     low, high = ends.min() - width, ends.max() + width
     while high - low > 1e-10 * max(1.0, abs(low), abs(high)):
         c = 0.5 * (low + high)
-        surplus = _logistic(forward - c).sum() - _logistic(backward + c).sum()
+        surplus = expit(forward - c).sum() - expit(backward + c).sum()
         low, high = (c, high) if surplus > 0 else (low, c)
     return float(0.5 * (low + high))
-
-
-def _logistic(x: FloatArray) -> FloatArray:
-    return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
