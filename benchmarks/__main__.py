@@ -7,7 +7,7 @@ import sys
 
 SHORT = ("planning", "posterior", "itl", "joint", "readers")
 # minutes each
-LONG = ("itl_certify", "mce", "bitl_mixing", "bitl_icu", "transfer_verdict", "icu_build", "icu_sepsis")
+LONG = ("itl_certify", "mce", "bitl_mixing", "bitl_icu", "bitl_sepsis", "transfer_verdict", "icu_build", "icu_sepsis")
 
 
 def main(names: list[str]) -> int:

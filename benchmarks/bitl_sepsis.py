@@ -18,7 +18,7 @@ from bitl.posterior.tempering import CHECKPOINTS, ROUND_SHARE
 
 from .timing import show
 
-DISCOUNT, COVERAGE, BETA, PART = 0.99, 0.5, 0.1, 0.0005
+DISCOUNT, COVERAGE, BETA, PART = 0.99, 0.5, 0.1, 0.03
 TEMPERATURES = 40  # what 36 states take in the ICU study; more states take more
 
 

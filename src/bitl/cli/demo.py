@@ -17,7 +17,7 @@ def demo(
     epsilon: Annotated[float, typer.Option(help="How far from the best action the experts stray.")] = 3.0,
     coverage: Annotated[float, typer.Option(help="Share of the states the experts are seen in, in (0, 1].")] = 0.6,
     draws: Annotated[int, typer.Option(help="Posterior draws of each sampler.")] = 1000,
-    rounds: Annotated[int, typer.Option(help="Rounds in each of BITL's four runs; more is better.")] = 4000,
+    rounds: Annotated[int, typer.Option(help="Rounds in each of BITL's four runs; more is better.")] = 7000,
     seed: Annotated[int, typer.Option(help="Seed of the batch and of the samplers.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for figures and the report.")] = Path("out"),
 ) -> None:

@@ -21,7 +21,7 @@ from ..report import grid, page, style
 from ..worlds import World, batch_by_coverage, gridworld
 
 PER_ACTION = 10
-ROUNDS = 4000  # fewer than by default: a demo should not keep anyone waiting
+ROUNDS = 7000  # a demo should not keep anyone waiting for runs that do not agree
 ROWS = (
     # metric, label, format, which way is better
     ("best_matching", "best matching", "{:.2f}", max),
