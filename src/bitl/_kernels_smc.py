@@ -843,10 +843,7 @@ def try_state(problem, heat, s, saved, ratio, labels, tau, X, policy, G, V, q, l
     policy2[s] = best
     look_ahead_rows(problem, X, V2, q2)
     inverse_known = improve_policy(problem, X, s, saved[current - first], G, policy2, G2, V, V2, q2, left)
-    bound = log_u - way_back(V2, labels, tau, problem.margin)
-    for i in range(V.shape[0]):
-        if problem.visited[i]:
-            bound += state_term(problem, heat, i, log_below, excess)
+    bound = log_likelihood(problem, heat, log_below, excess) + log_u - way_back(V2, labels, tau, problem.margin)
     if not terms_reach(problem, heat, bound, V2, q2, log_below2, excess2):
         copy_rows(saved, 0, X, first, last - first)
         return False

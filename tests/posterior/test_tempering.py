@@ -9,6 +9,8 @@ from bitl.errors import SamplingError
 from bitl.posterior import tempering
 from bitl.posterior.collapse import collapse
 from bitl.posterior.runs import independent_runs
+from bitl.posterior.smc import Particles
+from oracles import smc as oracle
 from posterior.small_problems import PROBLEMS, agrees, exact_draws, z_scores
 
 
@@ -41,6 +43,32 @@ def test_a_run_that_waits_for_its_turn_does_not_start_after_a_failure():
     with pytest.raises(SamplingError, match="enough"):
         independent_runs(one, 6, 2, None)
     assert set(begun) <= {0, 1}
+
+
+def test_a_round_compares_neighbours_as_the_slow_twin_does():
+    """Log ratios of the tempered likelihoods, with rivals and without; exchanges follow them."""
+    for problem in (PROBLEMS[4], PROBLEMS[5], PROBLEMS[6]):
+        case, _ = collapse(problem.counts.N + problem.delta, problem.task, problem.expert, problem.epsilon)
+        rng, betas = np.random.default_rng(3), np.array([0.0, 0.4, 3.0, np.inf])
+        now = Particles.room(case, 4)
+        kernel.draw_particles(case, rng, now.X)
+        while True:  # the last one must be feasible
+            kernel.complete_particles(case, False, *now)
+            if not now.excess[3].any() and np.isfinite(now.log_below[3]).all():
+                break
+            kernel.draw_particles(case, rng, now.X[3:])
+        for begin in range(6):
+            at, seen = np.arange(4), np.zeros(5, np.int64)
+            forward, backward = np.empty((2, 1, 3))
+            kernel.temper_particles(case, betas, 0.5, begin, *now, at, np.zeros(4, bool), rng, forward, backward, seen)
+            f = np.array([[oracle.log_target(case, b, e, x) for b in betas] for x, e in zip(*now[4:], strict=True)])
+            above, i = f[:, 1:] - f[:, :-1], np.arange(3)
+            np.testing.assert_allclose(forward[0], above[i, i], atol=1e-9)
+            np.testing.assert_allclose(backward[0], -above[i + 1, i], atol=1e-9)
+            swapped = np.flatnonzero(at[:-1] > at[1:])
+            assert set(swapped % 2) <= {begin % 2}
+            assert set(swapped) >= {j for j in range(begin % 2, 3, 2) if forward[0, j] + backward[0, j] >= 0}
+            now = now.take(at)
 
 
 def one_run(problem, *, draws, **options):

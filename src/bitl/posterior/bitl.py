@@ -195,7 +195,7 @@ def _check_memory(size: int) -> None:
     if size > MAX_BYTES:
         raise SamplingError(
             f"The particles would take about {size / 1e9:.0f} GB, more than the limit of {MAX_BYTES / 1e9:.0f} GB; "
-            "use fewer draws, particles or workers, or merge states."
+            "use fewer draws, runs, particles or workers, or merge states."
         )
 
 

@@ -185,7 +185,7 @@ def run_tempering(
         independent_runs(one, len(runs), threads, part)
         if rounds is None and agreed(runs):
             break
-    results = independent_runs(lambda i, _: runs[i].finish(layout, sizes[i]), len(runs), threads, lambda _: None)
+    results = independent_runs(lambda i, _: runs[i].finish(layout, sizes[i]), len(runs), threads, None)
     progress(1.0)
     return results
 
@@ -200,7 +200,7 @@ def agreed(runs: Sequence[Chains]) -> bool:
     values = np.concatenate([run.kept.V[: run.count] for run in runs])
     label = np.repeat(np.arange(len(runs)), [run.count for run in runs])
     evidence = np.array([run.log_evidence() for run in runs])
-    if len(runs) < 2 or not evidence.std(ddof=1) <= EVIDENCE_SD:
+    if len(runs) < 2 or not np.isfinite(evidence).all() or evidence.std(ddof=1) > EVIDENCE_SD:
         return False
     rhat, ess = between_runs(values, label)
     moves = ~np.isnan(rhat)  # a value that is the same in all draws of all runs is agreed on
