@@ -14,11 +14,12 @@ from bitl import _kernels_smc as kernel
 from bitl import worlds
 from bitl.posterior.collapse import Problem, collapse
 from bitl.posterior.smc import Particles
-from bitl.posterior.tempering import CHECKPOINTS, ROUND_SHARE
+from bitl.posterior.tempering import CHECKPOINTS
 
 from .timing import show
 
 DISCOUNT, COVERAGE, BETA, PART = 0.99, 0.5, 0.1, 0.03
+SHARE = 0.5  # of a sweep in a round, over all temperatures
 TEMPERATURES = 40  # what 36 states take in the ICU study; more states take more
 
 
@@ -40,17 +41,15 @@ def main() -> None:
     begin = time.process_time()
     kernel.complete_particles(case, False, *particle)
     planning = time.process_time() - begin
-    room, G, tally = kernel.scratch(case), np.empty((S, S)), np.zeros(2, np.int64)
-    heat = kernel.heat_at(case, BETA)
-    state = [field[0] for field in particle]
-    seconds = []
-    for share in (0.0, PART):
-        begin = time.process_time()
-        kernel.move_once(case, heat, share, *state[:2], G, *state[2:], rng, room, tally)
-        seconds.append(time.process_time() - begin)
-    move = (seconds[1] - seconds[0]) / max(int(tally[0]), 1)
-    sweep = move * tally[0] / PART
-    total = CHECKPOINTS[0] * TEMPERATURES * ROUND_SHARE * sweep
+    one = kernel.Particle(*(field[0] for field in particle), np.empty((S, K + S)), np.empty(1))
+    trial, heat, tally = kernel.trial_room(case), kernel.heat_at(case, BETA), np.zeros(2, np.int64)
+    kernel.renew(case, one, trial)
+    kernel.sweep(case, heat, 0.0, one, trial, rng, tally)  # compile
+    begin = time.process_time()
+    kernel.sweep(case, heat, PART, one, trial, rng, tally)
+    sweep = (time.process_time() - begin) / PART
+    move = PART * sweep / max(int(tally[0]), 1)
+    total = CHECKPOINTS[0] * TEMPERATURES * SHARE * sweep
     show(
         f"BITL on ICU-Sepsis: {K} kept rows of {S} states, {len(case.block_reward)} blocks of integrated rows",
         [

@@ -1,12 +1,22 @@
 """Compiled loops of the collapsed sampler, and nothing else; each equals a slow, obvious twin in ``tests/oracles``.
 
-``problem`` is :class:`bitl.posterior.collapse.Problem`. A *particle* is ``X [K, S]`` (the kept rows, sorted by state)
-with what follows from it: ``policy [S]`` (the row each state follows), ``G = (I - gamma X_policy)^-1``, ``V [S]``,
-``q [K]``, ``log_below [B]`` (one number per block of integrated rows) and ``excess [S]`` (by how much closeness is
-missed).
+``problem`` is :class:`bitl.posterior.collapse.Problem`. A *particle* is a set of kept rows with what follows from it
+(:class:`Particle`); a *trial* is room for a proposal and what would follow from that (:class:`Trial`).
+
+**Planning after a change.** With ``G = (I - gamma P)^-1``, P the rows of the policy, and ``H = X G``, let state s
+follow row b instead of row a. With ``left = H_b - H_a`` and ``u = gamma H[:, s] / (1 - gamma left_s)``::
+
+    q += (q_b - q_a) u,    H += u left'
+
+and V and G are the q and, but for a factor and a unit matrix, the rows of H that the policy follows. So a proposal
+costs a vector of length K for each switch of the policy; H itself is only changed once it is accepted. Until then a
+switch needs ``left`` of those before it at its own state alone. Where a row that is followed is itself replaced, the
+old one stays behind, in a column after the others, until its state has been switched.
 """
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,10 +26,15 @@ PATIENCE = 60
 TINY = 0.1  # a smaller alpha of a row joins the lump that is broken like a stick
 SMALL_LUMP = 0.2  # a larger lump has too many pieces
 RANK_TOTAL = 0.03  # up to this sum of alpha a row is taken for one-hot inside the sampler
-ROW_MOVES = 2  # of every row of an unvisited state in a sweep
-LEVEL_SHARE = 0.4  # of the sweeps lead all rows of an unvisited state, which costs more than it usually brings
-LEAK_LOOKS = 10  # times that a sweep looks whether a row leaks
-TIE_MOVES = 8  # of tied pairs of unvisited states in a sweep
+LEVEL_SHARE = 0.1  # of the sweeps lead all rows of an unvisited state, which costs more than it usually brings
+NEAR_SHARE = 0.5  # of the sweeps lead one of its rows by a label of similar value
+LEAK_LOOKS = 5  # times that a sweep looks whether a row leaks
+TIE_MOVES = 3  # of tied pairs of unvisited states in a sweep
+SHIFT_MOVES = 2  # of all ways between lower and upper states in a sweep; those of few states come on top
+OPEN = 1e-4  # share of a row from which on a way up or down is moved with the others
+NEGLIGIBLE = 1e-20  # a piece of a row below this becomes 0, beside the others it is far below the last digit
+RENEW_AFTER = 8  # rounds: what updates lose is won back
+MOST_SWITCHES = 40  # of the policy after one proposal, before it is planned from scratch
 OPEN_SHARE = 0.02  # of the looks at a closed way that propose to open it, which the prior seldom allows
 
 
@@ -27,12 +42,12 @@ OPEN_SHARE = 0.02  # of the looks at a closed way that propose to open it, which
 
 
 @inlined
-def log_below_rank(V, c):
-    """Log P(p . V <= c) for rows that are one-hot: the share of the states at or below c."""
+def log_below_rank(log_share, V, c):
+    """Log P(p . V <= c) for rows that are one-hot: the log of the share of the states at or below c, from a table."""
     below = 0
     for j in range(V.shape[0]):
         below += 1 if V[j] <= c else 0
-    return np.log(below / V.shape[0])
+    return log_share[below]
 
 
 @inlined
@@ -188,6 +203,41 @@ def log_below_exact(alpha, V, c):
 # --- a particle and what follows from it ------------------------------------------------------------------------------
 
 
+class Particle(NamedTuple):
+    """One particle: its rows and what follows from them."""
+
+    X: Any  #: ``[K, S]`` kept rows, sorted by state
+    policy: Any  #: ``[S]`` the row each state follows
+    V: Any  #: ``[S]``
+    q: Any  #: ``[K]``
+    log_below: Any  #: ``[B]`` log F of every block of integrated rows
+    excess: Any  #: ``[S]`` by how much closeness is missed
+    H: Any  #: ``[S, K + S]`` column s of X (I - gamma X_policy)^-1, and room for rows that are left behind
+    like: Any  #: ``[1]`` log of the tempered likelihood
+
+
+class Trial(NamedTuple):
+    """Room for a proposal: what is as in :class:`Particle`, the rows it replaces, and its switches of the policy."""
+
+    policy: Any
+    V: Any
+    q: Any  #: ``[K + S]``
+    log_below: Any
+    excess: Any
+    moved: Any  #: ``[K]`` the rows that are proposed, state by state
+    rows: Any  #: ``[K, S]`` these rows as they were
+    ahead: Any  #: ``[K, S]`` and their entries in H
+    state: Any  #: ``[M]`` of every switch
+    old: Any  #: ``[M]`` row that was followed
+    new: Any  #: ``[M]`` row that is followed from then on
+    u: Any  #: ``[M, K + S]``
+    left: Any  #: ``[M]`` at one state
+    labels: Any  #: whatever a move wants to remember
+    work: Any  #: ``[S]``
+    M: Any  #: ``[S, S]``
+    G: Any  #: ``[S, S]``
+
+
 @bare
 def invert_dominant(M, G):
     """Fill G with the inverse of a row-diagonally-dominant M (no pivoting needed); M is destroyed."""
@@ -278,7 +328,7 @@ def block_log_below(problem, b, V, low, exact):
     if exact:
         return log_below_exact(problem.block_alpha[b], V, c)
     if 0.0 < delta * V.shape[0] <= RANK_TOTAL:
-        return log_below_rank(V, c)
+        return log_below_rank(problem.log_share, V, c)
     return log_below_even(delta, V, c) if delta > 0.0 else log_below_coarse(problem.block_alpha[b], V, c)
 
 
@@ -341,7 +391,7 @@ def log_target(problem, beta, log_below, excess, out):
         out[n] = log_likelihood(problem, heat, log_below[n], excess[n])
 
 
-# --- moves: reversible under the Dirichlets, or corrected by their ratio ----------------
+# --- planning after a change ------------------------------------------------------------------------------------------
 
 
 @inlined
@@ -351,12 +401,240 @@ def copy_row(source, target):
         target[j] = source[j]
 
 
+@bare
+def set_ahead(problem, p, k, policy):
+    """Fill the entries of row k in H, from those of the rows that are followed."""
+    S = p.V.shape[0]
+    for s in range(S):
+        p.H[s, k] = p.X[k, s]
+    for j in range(S):
+        x = problem.gamma * p.X[k, j]
+        if x > 0.0:
+            followed = policy[j]
+            for s in range(S):
+                p.H[s, k] += x * p.H[s, followed]
+
+
+@bare
+def renew(problem, p, t):
+    """Fill V, q and H from scratch: what updates lost is won back."""
+    evaluate_policy(problem, p.X, p.policy, t.G, p.V, p.q, t.M)
+    S = p.V.shape[0]
+    for k in range(p.q.shape[0]):
+        t.work[:] = 0.0
+        for j in range(S):
+            x = p.X[k, j]
+            if x > 0.0:
+                for s in range(S):
+                    t.work[s] += x * t.G[j, s]
+        for s in range(S):
+            p.H[s, k] = t.work[s]
+
+
 @inlined
-def copy_rows(source, start, target, to, number):
-    """Copy ``number`` rows of a matrix."""
-    for i in range(number):
-        for j in range(source.shape[1]):
-            target[to + i, j] = source[start + i, j]
+def remember(p, t, n, k):
+    """Row k is the n-th to be proposed: save it."""
+    t.moved[n] = k
+    copy_row(p.X[k], t.rows[n])
+
+
+@bare
+def fill_left(p, t, number, s):
+    """Entry s of ``left`` of the first switches, each in the H that those before it have left."""
+    for m in range(number):
+        old, new = t.old[m], t.new[m]
+        left = p.H[s, new] - p.H[s, old]
+        for r in range(m):
+            left += (t.u[r, new] - t.u[r, old]) * t.left[r]
+        t.left[m] = left
+
+
+@bare
+def switch(problem, p, t, m, s, b, width):
+    """Let state s follow row b, as switch number m."""
+    fill_left(p, t, m, s)
+    a, u, H = t.policy[s], t.u[m], p.H[s]
+    for k in range(width):
+        u[k] = H[k]
+    for r in range(m):
+        left = t.left[r]
+        if left != 0.0:
+            for k in range(width):
+                u[k] += left * t.u[r, k]
+    scale = problem.gamma / (1.0 - problem.gamma * (u[b] - u[a]))
+    gain = t.q[b] - t.q[a]
+    for k in range(width):
+        u[k] *= scale
+        t.q[k] += gain * u[k]
+    t.policy[s] = b
+    t.state[m], t.old[m], t.new[m] = s, a, b
+
+
+@bare
+def follow(problem, p, t, number):
+    """Plan with the first ``number`` proposed rows, which stand in X; returns the number of switches.
+
+    0 if V stays as it is, and -1 if there were so many that it was planned from scratch. Unless it is 0, the proposed
+    rows have their entries in H.
+    """
+    K, S = p.X.shape
+    copy_row(p.V, t.V)
+    for k in range(K):
+        t.q[k] = p.q[k]
+    same = True
+    for n in range(number):
+        k = t.moved[n]
+        t.q[k] = problem.R[k] + problem.gamma * dot(p.X[k], p.V)
+        followed = p.policy[problem.state[k]]
+        same = same and k != followed and (problem.rival[k] or t.q[k] <= p.q[followed] + problem.margin)
+    if same:  # else some row is switched below, so that 0 always means that H was left alone
+        return 0
+    copy_row(p.policy, t.policy)
+    width = K
+    for n in range(number):
+        k = t.moved[n]
+        here = problem.state[k]
+        for s in range(S):
+            t.ahead[n, s] = p.H[s, k]
+        if t.policy[here] == k:
+            for s in range(S):
+                p.H[s, width] = t.ahead[n, s]
+            t.q[width] = p.V[here]
+            t.policy[here] = width
+            width += 1
+        set_ahead(problem, p, k, t.policy)
+    m = 0
+    for k in range(K, width):
+        for s in range(S):
+            if t.policy[s] == k:
+                if m == MOST_SWITCHES:
+                    return plan_anew(problem, p, t)
+                switch(problem, p, t, m, s, best_row(problem, s, t.q, 0.0, p.policy[s]), width)
+                m += 1
+    while True:
+        best, most = -1, problem.margin  # the largest gain first: it often settles the others
+        for k in range(K):
+            gain = t.q[k] - t.q[t.policy[problem.state[k]]]
+            if gain > most and not problem.rival[k]:
+                best, most = k, gain
+        if best < 0:
+            break
+        if m == MOST_SWITCHES:
+            return plan_anew(problem, p, t)
+        switch(problem, p, t, m, problem.state[best], best, width)
+        m += 1
+    for s in range(S):
+        t.V[s] = t.q[t.policy[s]]
+    return m
+
+
+@bare
+def plan_anew(problem, p, t):
+    """Plan with the rows in X from the policy found so far; returns -1."""
+    K, S = p.X.shape
+    for s in range(S):
+        t.policy[s] = t.policy[s] if t.policy[s] < K else p.policy[s]
+    plan_particle(problem, p.X, t.policy, t.G, t.V, t.q[:K], t.M)
+    return -1
+
+
+@bare
+def settle(problem, heat, ratio, p, t, number, switches, rng):
+    """Accept or reject the proposed rows, after ``follow``; ``ratio`` is the log of prior times proposal ratios."""
+    log_u = -rng.standard_exponential() - ratio
+    if switches == 0:
+        return settle_same(problem, heat, log_u, p, t, number)
+    value = log_likelihood_above(problem, heat, p.like[0] + log_u, t.V, t.q, t.work, t.log_below, t.excess)
+    if not value >= p.like[0] + log_u:
+        for n in range(number):
+            k = t.moved[n]
+            copy_row(t.rows[n], p.X[k])
+            for s in range(p.V.shape[0]):
+                p.H[s, k] = t.ahead[n, s]
+        return False
+    copy_row(t.policy, p.policy)
+    if switches > 0:
+        apply_switches(p, t, switches)
+        copy_row(t.V, p.V)
+        for k in range(p.q.shape[0]):
+            p.q[k] = t.q[k]
+    else:
+        renew(problem, p, t)
+    copy_row(t.log_below, p.log_below)
+    copy_row(t.excess, p.excess)
+    p.like[0] = value
+    return True
+
+
+@bare
+def apply_switches(p, t, number):
+    """Bring H up to date."""
+    for s in range(p.V.shape[0]):
+        fill_left(p, t, number, s)
+        H = p.H[s]
+        for m in range(0, number - 1, 2):  # two at a time, which reads and writes H half as often
+            one, two, left, other = t.u[m], t.u[m + 1], t.left[m], t.left[m + 1]
+            for k in range(p.q.shape[0]):
+                H[k] += left * one[k] + other * two[k]
+        if number % 2:
+            one, left = t.u[number - 1], t.left[number - 1]
+            for k in range(p.q.shape[0]):
+                H[k] += left * one[k]
+
+
+@bare
+def settle_same(problem, heat, log_u, p, t, number):
+    """Accept or reject proposed rows that leave V, and so every other state, as it was."""
+    before = after = 0.0
+    last = -1
+    for n in range(number):
+        s = problem.state[t.moved[n]]
+        if s != last and problem.visited[s]:
+            t.excess[s], low = spread_excess(problem, s, t.q)
+            for b in range(problem.block_first[s], problem.block_first[s + 1]):
+                t.log_below[b] = block_log_below(problem, b, p.V, low, False)
+            before += state_term(problem, heat, s, p.log_below, p.excess)
+            after += state_term(problem, heat, s, t.log_below, t.excess)
+        last = s
+    if not after >= before + log_u:
+        for n in range(number):
+            copy_row(t.rows[n], p.X[t.moved[n]])
+        return False
+    for n in range(number):
+        k = t.moved[n]
+        s = problem.state[k]
+        p.q[k] = t.q[k]
+        set_ahead(problem, p, k, p.policy)
+        if problem.visited[s]:
+            p.excess[s] = t.excess[s]
+            for b in range(problem.block_first[s], problem.block_first[s + 1]):
+                p.log_below[b] = t.log_below[b]
+    p.like[0] += after - before
+    return True
+
+
+@bare
+def log_likelihood_above(problem, heat, bound, V, q, low, log_below, excess):
+    """Fill the terms and return the log likelihood; every term is <= 0, so -inf as soon as it is below ``bound``."""
+    value = 0.0
+    for s in range(V.shape[0]):
+        excess[s] = 0.0
+        if problem.visited[s]:
+            excess[s], low[s] = spread_excess(problem, s, q)
+            value += excess_term(heat, excess[s])
+            if value < bound:
+                return -np.inf
+    for s in range(V.shape[0]):
+        if problem.visited[s]:
+            for b in range(problem.block_first[s], problem.block_first[s + 1]):
+                log_below[b] = block_log_below(problem, b, V, low[s], False)
+                value += block_term(problem, heat, b, log_below[b])
+                if value < bound:
+                    return -np.inf
+    return value
+
+
+# --- moves: reversible under the Dirichlets, or corrected by their ratio ----------------
 
 
 @bare
@@ -364,7 +642,7 @@ def sparse_row(alpha, rng, out):
     """Fill ``out`` with one Dirichlet(alpha) draw, as ``dirichlet_row`` does but faster where most alpha are tiny.
 
     The tiny ones are lumped, and the lump is broken like a stick: the piece of a label drawn in proportion to alpha
-    is Beta(alpha + 1, rest of the alpha). What is left below 1e-40 of the row becomes 0; two pieces usually do.
+    is Beta(alpha + 1, rest of the alpha). What is left and ``NEGLIGIBLE`` becomes 0; two pieces usually do.
     """
     S = alpha.shape[0]
     lump = 0.0
@@ -385,7 +663,7 @@ def sparse_row(alpha, rng, out):
     if heavy > 0.0:
         for j in range(S):
             out[j] /= total
-    while stick > 1e-40:
+    while stick > NEGLIGIBLE:
         at, label = rng.random() * lump, -1
         for j in range(S):
             if alpha[j] < TINY and out[j] == 0.0:
@@ -398,6 +676,52 @@ def sparse_row(alpha, rng, out):
         left /= left + rng.standard_gamma(1.0 + alpha[label])
         out[label] = stick * (1.0 - left)
         stick *= left
+
+
+@bare
+def even_row(delta, label, rng, out):
+    """Fill ``out`` with one Dirichlet(delta, ..., delta) draw given its label, for small delta: sticks as above.
+
+    The part of what is left that goes beyond the label is w ~ Beta(lump, 1 + delta), drawn by rejection from U^(1 /
+    lump): kept with chance (1 - w)^delta, which is at least 1 - delta w / (1 - w).
+    """
+    S = out.shape[0]
+    for j in range(S):
+        out[j] = 0.0
+    stick = 1.0
+    for others in range(S - 1, 0, -1):
+        while True:
+            w = np.exp(-rng.standard_exponential() / (others * delta))
+            rest, u = 1.0 - w, rng.random()
+            if u * rest <= rest - delta * w or (rest > 0.0 and u < rest**delta):
+                break
+        out[label] = stick * rest
+        stick *= w
+        if stick < NEGLIGIBLE:
+            return
+        while out[label] > 0.0:
+            label = int(rng.random() * S)
+    out[label] = stick
+
+
+@bare
+def led_row(problem, k, label, rng, work, out):
+    """Fill ``out`` with a draw of row k given its label, Dir(alpha + e_label)."""
+    if problem.total[k] <= SMALL_LUMP:  # no data: all alpha are the same
+        even_row(problem.alpha[k, 0], label, rng, out)
+    else:
+        copy_row(problem.alpha[k], work)
+        work[label] += 1.0
+        sparse_row(work, rng, out)
+
+
+@bare
+def fresh_row(problem, k, rng, out):
+    """Fill ``out`` with a draw of row k from its Dirichlet."""
+    if problem.total[k] <= SMALL_LUMP:
+        even_row(problem.alpha[k, 0], int(rng.random() * out.shape[0]), rng, out)
+    else:
+        sparse_row(problem.alpha[k], rng, out)
 
 
 @bare
@@ -441,12 +765,24 @@ def draw_label(row, rng):
 
 
 @bare
+def try_row(problem, heat, k, p, t, rng):
+    """Perturb row k or draw it afresh; tells whether accepted."""
+    remember(p, t, 0, k)
+    number = draw_number(problem.total[k], rng)
+    if number == 0:
+        fresh_row(problem, k, rng, p.X[k])
+    else:
+        perturb_row(problem.alpha[k], t.rows[0], number, rng, t.work, p.X[k])
+    return settle(problem, heat, 0.0, p, t, 1, follow(problem, p, t, 1), rng)
+
+
+@bare
 def count_not_above(V, level):
     """Number of states with V at most ``level``."""
-    rank = 0.0
+    rank = 0
     for i in range(V.shape[0]):
-        rank += 1.0 if V[i] <= level else 0.0
-    return rank
+        rank += 1 if V[i] <= level else 0
+    return float(rank)
 
 
 @bare
@@ -469,30 +805,41 @@ def log_level_weight(V, top, rows, margin):
 
 
 @bare
-def move_level(problem, s, V, X, rng, work, labels):
-    """Propose new rows of state s, led by labels at or below a random level; returns what the old V says of it.
+def try_level(problem, heat, s, p, t, rng):
+    """Lead all rows of state s by labels at or below a random level.
 
     Each row has a label drawn from it; given its label a row is Dir(alpha + e_label), and labels have prior
-    probabilities alpha / sum alpha. The first ``rows`` labels are the old ones, the rest the new ones. The return value
-    is log prior(new) - log prior(old) - log proposal(new).
+    probabilities alpha / sum alpha.
     """
-    first, last = problem.first[s], problem.first[s + 1]
-    rows = last - first
-    level = V[int(rng.random() * V.shape[0])]
+    S = p.V.shape[0]
+    first = problem.first[s]
+    rows = problem.first[s + 1] - first
+    level = p.V[int(rng.random() * S)] + problem.margin
     ratio, top = 1.0, -np.inf
     for r in range(rows):
         k = first + r
-        labels[r] = draw_label(X[k], rng)
+        remember(p, t, r, k)
+        t.labels[r] = draw_label(p.X[k], rng)
+        new = draw_not_above(p.V, level, rng)
+        top = max(top, p.V[new])
+        ratio *= problem.alpha[k, new] / problem.alpha[k, t.labels[r]]
+        led_row(problem, k, new, rng, t.work, p.X[k])
+    change = np.log(ratio) - log_level_weight(p.V, top, rows, problem.margin)
+    switches = follow(problem, p, t, rows)
+    top = -np.inf
+    for r in range(rows):
+        top = max(top, t.V[t.labels[r]])
+    change += log_level_weight(t.V, top, rows, problem.margin)
+    return settle(problem, heat, change, p, t, rows, switches, rng)
+
+
+@inlined
+def draw_not_above(V, level, rng):
+    """Draw a state with V at most ``level``."""
+    j = int(rng.random() * V.shape[0])
+    while V[j] > level:
         j = int(rng.random() * V.shape[0])
-        while V[j] > level + problem.margin:
-            j = int(rng.random() * V.shape[0])
-        labels[rows + r] = j
-        top = max(top, V[j])
-        ratio *= problem.alpha[k, j] / problem.alpha[k, labels[r]]
-        copy_row(problem.alpha[k], work)
-        work[j] += 1.0
-        sparse_row(work, rng, X[k])
-    return np.log(ratio) - log_level_weight(V, top, rows, problem.margin)
+    return j
 
 
 @bare
@@ -517,30 +864,30 @@ def log_near_weight(V, start, end, tau):
 
 
 @bare
-def move_near(problem, k, V, tau, X, rng, work, labels):
-    """Propose a new row k led by another label of similar value; returns as ``move_level`` does.
+def try_near(problem, heat, k, tau, p, t, rng):
+    """Lead row k by another label of similar value.
 
     The row must not be chosen by the policy, which is arbitrary where rows are tied.
     """
-    old = draw_label(X[k], rng)
-    least = nearest_gap(V, old)
+    remember(p, t, 0, k)
+    old = draw_label(p.X[k], rng)
+    least = nearest_gap(p.V, old)
     total = 0.0
-    for j in range(V.shape[0]):
-        work[j] = np.exp((least - abs(V[j] - V[old])) / tau) if j != old else 0.0
-        total += work[j]
+    for j in range(p.V.shape[0]):
+        t.work[j] = np.exp((least - abs(p.V[j] - p.V[old])) / tau) if j != old else 0.0
+        total += t.work[j]
     at, new = rng.random() * total, -1
-    for j in range(V.shape[0]):
-        if work[j] > 0.0:
+    for j in range(p.V.shape[0]):
+        if t.work[j] > 0.0:
             new = j
-            at -= work[j]
+            at -= t.work[j]
             if at < 0.0:
                 break
-    labels[0], labels[1] = old, new
-    chance = (least - abs(V[new] - V[old])) / tau - np.log(total)
-    copy_row(problem.alpha[k], work)
-    work[new] += 1.0
-    sparse_row(work, rng, X[k])
-    return np.log(problem.alpha[k, new] / problem.alpha[k, old]) - chance
+    ratio = np.log(problem.alpha[k, new] / problem.alpha[k, old]) + np.log(total)
+    ratio -= (least - abs(p.V[new] - p.V[old])) / tau
+    led_row(problem, k, new, rng, t.work, p.X[k])
+    switches = follow(problem, p, t, 1)
+    return settle(problem, heat, ratio + log_near_weight(t.V, new, old, tau), p, t, 1, switches, rng)
 
 
 @bare
@@ -570,13 +917,13 @@ def log_tie_weight(V, labels, rows, others, margin):
 
 
 @bare
-def move_tie(problem, s, u, w, V, X, rng, work, labels):
-    """Propose new rows of the states u and w, led by labels of which the best is the same; as ``move_level`` does.
+def try_tie(problem, heat, s, u, w, p, t, rng):
+    """Move two states u and w that must stay about as good as each other, so that neither can move alone.
 
-    The first half of the labels used are the old ones, the second half the new ones. Half of the time the rows of
-    the valid actions of s, which tie the two, are drawn afresh.
+    Their rows are led by labels of which the best is the same. Half of the time the rows of the valid actions of s,
+    which tie the two, are drawn afresh. The first half of the labels used are the old ones, the second half the new.
     """
-    S = V.shape[0]
+    S = p.V.shape[0]
     rows, others = problem.first[u + 1] - problem.first[u], problem.first[w + 1] - problem.first[w]
     both = rows + others
     end = int(rng.random() * S)
@@ -584,34 +931,25 @@ def move_tie(problem, s, u, w, V, X, rng, work, labels):
     ratio = 0.0
     for r in range(both):
         k = problem.first[u] + r if r < rows else problem.first[w] + r - rows
-        labels[r] = draw_label(X[k], rng)
-        j = end
+        remember(p, t, r, k)
+        old = draw_label(p.X[k], rng)
+        new = end
         if r != one and r != other:
-            j = int(rng.random() * S)
-            while V[j] > V[end] + problem.margin:
-                j = int(rng.random() * S)
-        labels[both + r] = j
-        ratio += np.log(problem.alpha[k, j] / problem.alpha[k, labels[r]])
-        copy_row(problem.alpha[k], work)
-        work[j] += 1.0
-        sparse_row(work, rng, X[k])
+            new = draw_not_above(p.V, p.V[end] + problem.margin, rng)
+        t.labels[r], t.labels[both + r] = old, new
+        ratio += np.log(problem.alpha[k, new] / problem.alpha[k, old])
+        led_row(problem, k, new, rng, t.work, p.X[k])
+    number = both
     if rng.random() < 0.5:
         for k in range(problem.first[s], problem.first[s + 1]):
             if not problem.rival[k]:
-                sparse_row(problem.alpha[k], rng, X[k])
-    return ratio - log_tie_weight(V, labels[both:], rows, others, problem.margin)
-
-
-@bare
-def try_tie(problem, heat, s, u, w, X, policy, G, V, q, log_below, excess, rng, work, labels, new):
-    """Move two states that must stay about as good as each other, so that neither can move alone."""
-    proposed = new[7]
-    copy_rows(X, 0, proposed, 0, X.shape[0])
-    ratio = move_tie(problem, s, u, w, V, proposed, rng, work, labels)
-    plan_again(problem, X, policy, G, V, proposed, new[3], new[0], new[1], new[2], new[6])
-    rows, others = problem.first[u + 1] - problem.first[u], problem.first[w + 1] - problem.first[w]
-    ratio += log_tie_weight(new[1], labels, rows, others, problem.margin)
-    return ratio > -np.inf and accept_rows(problem, heat, ratio, X, policy, G, V, q, log_below, excess, rng, new)
+                remember(p, t, number, k)
+                fresh_row(problem, k, rng, p.X[k])
+                number += 1
+    ratio -= log_tie_weight(p.V, t.labels[both:], rows, others, problem.margin)
+    switches = follow(problem, p, t, number)
+    ratio += log_tie_weight(t.V, t.labels, rows, others, problem.margin)
+    return settle(problem, heat, ratio, p, t, number, switches, rng)
 
 
 @bare
@@ -671,288 +1009,184 @@ def toggle_leak(alpha, total, end, floor, log_odds, row, rng):
     return -log_odds if opened else log_odds
 
 
-@inlined
-def move_leak(problem, k, end, X, rng):
-    """Open or close the way from row k to state ``end``; returns the log of the prior ratio."""
-    log_odds = problem.leak_log_odds[k, end]
-    return toggle_leak(problem.alpha[k], problem.total[k], end, problem.leak_floor[k], log_odds, X[k], rng)
-
-
 @bare
-def try_leak(problem, heat, k, X, policy, G, V, q, log_below, excess, rng, new):
+def try_leak(problem, heat, k, p, t, rng):
     """Open or close a way without data from row k, where nothing else changes; tells whether accepted.
 
     Few ways are open, and those that are matter: they are closed whenever seen, but seldom opened, which the ratio
     makes up for.
     """
-    end = draw_end(V, problem.margin, rng)
-    opened = X[k, end] > problem.leak_floor[k]
-    if np.isnan(problem.leak_log_odds[k, end]) or (not opened and rng.random() >= OPEN_SHARE):
+    end = draw_end(p.V, problem.margin, rng)
+    floor, odds = problem.leak_floor[k], problem.leak_log_odds[k, end]
+    opened = p.X[k, end] > floor
+    if np.isnan(odds) or (not opened and rng.random() >= OPEN_SHARE):
         return False
-    proposed = new[7]
-    copy_rows(X, 0, proposed, 0, X.shape[0])
-    ratio = move_leak(problem, k, end, proposed, rng) + (np.log(OPEN_SHARE) if opened else -np.log(OPEN_SHARE))
-    plan_again(problem, X, policy, G, V, proposed, new[3], new[0], new[1], new[2], new[6])
-    ratio += log_end_weight(new[1], end, problem.margin) - log_end_weight(V, end, problem.margin)
-    return accept_rows(problem, heat, ratio, X, policy, G, V, q, log_below, excess, rng, new)
+    remember(p, t, 0, k)
+    ratio = toggle_leak(problem.alpha[k], problem.total[k], end, floor, odds, p.X[k], rng)
+    ratio += np.log(OPEN_SHARE) if opened else -np.log(OPEN_SHARE)
+    switches = follow(problem, p, t, 1)
+    ratio += log_end_weight(t.V, end, problem.margin) - log_end_weight(p.V, end, problem.margin)
+    return settle(problem, heat, ratio, p, t, 1, switches, rng)
 
 
 @bare
-def accept_rows(problem, heat, ratio, X, policy, G, V, q, log_below, excess, rng, new):
-    """Accept or reject the rows in ``new``, with what follows from them; tells whether accepted."""
-    G2, V2, q2, policy2, log_below2, excess2, _, X2 = new
-    bound = log_likelihood(problem, heat, log_below, excess) - rng.standard_exponential() - ratio
-    if not terms_reach(problem, heat, bound, V2, q2, log_below2, excess2):
-        return False
-    copy_rows(X2, 0, X, 0, X.shape[0])
-    copy_rows(G2, 0, G, 0, V.shape[0])
-    accept_terms(V, q, policy, log_below, excess, V2, q2, policy2, log_below2, excess2)
-    return True
+def log_gap_weight(V, upper, margin):
+    """Log of the chance to split the states as ``upper`` says, by a level uniform between the least and the largest V.
 
-
-@inlined
-def accept_terms(V, q, policy, log_below, excess, V2, q2, policy2, log_below2, excess2):
-    """Take over what follows from the new rows."""
-    copy_row(V2, V)
-    copy_row(q2, q)
-    copy_row(policy2, policy)
-    copy_row(log_below2, log_below)
-    copy_row(excess2, excess)
-
-
-@bare
-def switch_row(problem, s, k, X, old, G, V, left):
-    """State s now follows row k instead of ``old``: update G and V by the rank-1 formula; left is scratch space."""
-    S = V.shape[0]
-    left[:] = 0.0
-    gain = problem.R[k] + problem.gamma * dot(X[k], V) - V[s]
-    for i in range(S):
-        d = X[k, i] - old[i]
-        if d != 0.0:
-            for j in range(S):
-                left[j] += d * G[i, j]
-    scale = 1.0 / (1.0 - problem.gamma * left[s])
-    for i in range(S):
-        g = G[i, s] * scale
-        V[i] += g * gain
-        g *= problem.gamma
-        for j in range(S):
-            G[i, j] += g * left[j]
-
-
-@bare
-def plan_again(problem, X, policy, G, V, X2, policy2, G2, V2, q2, left):
-    """Plan with rows X2, from what is known of rows X: one rank-1 update for each row that a state follows."""
-    copy_row(policy, policy2)
-    copy_row(V, V2)
-    copy_rows(G, 0, G2, 0, V.shape[0])
-    for s in range(V.shape[0]):
-        k = policy[s]
-        for j in range(V.shape[0]):
-            if X2[k, j] != X[k, j]:
-                switch_row(problem, s, k, X2, X[k], G2, V2, left)
-                break
-    look_ahead_rows(problem, X2, V2, q2)
-    improve_by_switches(problem, X2, policy2, G2, V2, q2, left)
-
-
-@bare
-def improve_by_switches(problem, X, policy, G, V, q, left):
-    """Finish policy iteration by rank-1 updates of G and V."""
-    for _ in range(100):
-        changed = False
-        for s in range(V.shape[0]):
-            k = best_row(problem, s, q, problem.margin, policy[s])
-            if k != policy[s]:
-                switch_row(problem, s, k, X, X[policy[s]], G, V, left)
-                policy[s] = k
-                changed = True
-        if not changed:
-            return
-        look_ahead_rows(problem, X, V, q)
-
-
-@bare
-def way_back(V, labels, tau, margin):
-    """Log of the chance to propose the old labels (the first half) from the new, given the new V; 0 without labels."""
-    rows = labels.shape[0] // 2
-    if rows == 0:
-        return 0.0
-    if tau > 0.0:
-        return log_near_weight(V, labels[1], labels[0], tau)
-    top = -np.inf
-    for r in range(rows):
-        top = max(top, V[labels[r]])
-    return log_level_weight(V, top, rows, margin)
-
-
-@bare
-def try_same_value(problem, heat, s, saved, log_u, X, V, q, log_below, excess, q2, log_below2):
-    """Accept or reject new rows of state s that leave V, and so every other state, as it was."""
-    first, last = problem.first[s], problem.first[s + 1]
-    begin, end = problem.block_first[s], problem.block_first[s + 1]
-    miss, bound, value = 0.0, log_u, 0.0
-    if problem.visited[s]:
-        miss, low = spread_excess(problem, s, q2)
-        bound += state_term(problem, heat, s, log_below, excess)
-        value = excess_term(heat, miss)
-        for b in range(begin, end):
-            log_below2[b] = block_log_below(problem, b, V, low, False)
-            value += block_term(problem, heat, b, log_below2[b])
-    if value < bound:
-        copy_rows(saved, 0, X, first, last - first)
-        return False
-    for k in range(first, last):
-        q[k] = q2[k]
-    excess[s] = miss
-    for b in range(begin, end):
-        log_below[b] = log_below2[b]
-    return True
-
-
-@bare
-def try_state(problem, heat, s, saved, ratio, labels, tau, X, policy, G, V, q, log_below, excess, rng, new):
-    """Accept or reject new rows of state s, already in X; ``saved`` holds the old ones. Tells whether accepted.
-
-    If the proposal led the rows by ``labels``, the chance of the way back depends on the new V and is added to
-    ``ratio``.
-
-    The optimum is found completely before any constraint is looked at: a violation seen on the way may vanish with
-    the next switch of policy.
+    -inf if a state that is not upper is as good as one that is, but for rounding, or none is or all are upper.
     """
-    first, last = problem.first[s], problem.first[s + 1]
-    current = policy[s]
-    G2, V2, q2, policy2, log_below2, excess2, left, _ = new
-    for k in range(first, last):
-        q2[k] = problem.R[k] + problem.gamma * dot(X[k], V)
-    best = best_row(problem, s, q2, 0.0, current)
-    same = best == current
+    low, high, under, over = np.inf, -np.inf, -np.inf, np.inf
     for j in range(V.shape[0]):
-        same = same and X[current, j] == saved[current - first, j]
-    log_u = -rng.standard_exponential() - ratio
-    if same:
-        log_u -= way_back(V, labels, tau, problem.margin)
-        return try_same_value(problem, heat, s, saved, log_u, X, V, q, log_below, excess, q2, log_below2)
-    change = 0.0
-    for j in range(V.shape[0]):
-        change += (X[best, j] - saved[current - first, j]) * G[j, s]
-    step = (q2[best] - V[s]) / (1.0 - problem.gamma * change)
-    for i in range(V.shape[0]):
-        V2[i] = V[i] + step * G[i, s]
-    copy_row(policy, policy2)
-    policy2[s] = best
-    look_ahead_rows(problem, X, V2, q2)
-    inverse_known = improve_policy(problem, X, s, saved[current - first], G, policy2, G2, V, V2, q2, left)
-    bound = log_likelihood(problem, heat, log_below, excess) + log_u - way_back(V2, labels, tau, problem.margin)
-    if not terms_reach(problem, heat, bound, V2, q2, log_below2, excess2):
-        copy_rows(saved, 0, X, first, last - first)
-        return False
-    if not inverse_known:
-        switch_row(problem, s, best, X, saved[current - first], G, V, left)
-    else:
-        copy_rows(G2, 0, G, 0, V.shape[0])
-    accept_terms(V, q, policy, log_below, excess, V2, q2, policy2, log_below2, excess2)
-    return True
+        low, high = min(low, V[j]), max(high, V[j])
+        if upper[j]:
+            over = min(over, V[j])
+        else:
+            under = max(under, V[j])
+    return np.log((over - under) / (high - low)) if margin < over - under < np.inf else -np.inf
 
 
 @bare
-def improve_policy(problem, X, s, old, G, policy2, G2, V, V2, q2, left):
-    """Finish policy iteration after the change at state s; tells whether G2 was needed (and is therefore filled)."""
-    optimal = True
-    for i in range(V2.shape[0]):
-        optimal = optimal and best_row(problem, i, q2, problem.margin, policy2[i]) == policy2[i]
-    if optimal:
-        return False
-    copy_rows(G, 0, G2, 0, V.shape[0])
-    copy_row(V, V2)
-    switch_row(problem, s, policy2[s], X, old, G2, V2, left)
-    improve_by_switches(problem, X, policy2, G2, V2, q2, left)
-    return True
+def shift_row(alpha, upper, size, row):
+    """Add ``size`` to the log odds that a row leads to an upper state; returns the log of the prior ratio.
 
-
-@bare
-def terms_reach(problem, heat, bound, V, q, log_below, excess):
-    """Fill the terms and tell whether their sum is at least ``bound``; every term is <= 0, so stop once it is not."""
-    value = 0.0
-    for s in range(V.shape[0]):
-        excess[s] = 0.0
-        if problem.visited[s]:
-            excess[s], _ = spread_excess(problem, s, q)
-            value += excess_term(heat, excess[s])
-            if value < bound:
-                return False
-    for s in range(V.shape[0]):
-        if problem.visited[s]:
-            _, low = spread_excess(problem, s, q)
-            for b in range(problem.block_first[s], problem.block_first[s + 1]):
-                log_below[b] = block_log_below(problem, b, V, low, False)
-                value += block_term(problem, heat, b, log_below[b])
-                if value < bound:
-                    return False
-    return value >= bound
-
-
-@bare
-def sweep(problem, heat, share, X, policy, G, V, q, log_below, excess, rng, saved, work, labels, new, tally):
-    """Move the kept rows and the labels of unvisited states, look at leaks, move tied pairs; all with chance ``share``.
-
-    Of an unvisited state the last two moves are led by labels, those before redraw its rows in turn.
+    The share of the upper states is Beta(sum of their alpha, sum of the others), whatever the proportions on either
+    side. A row with less than ``OPEN`` on a side stays as it is: NaN. -inf if it would become one of these.
     """
-    none = labels[:0]
-    for s in range(V.shape[0]):
+    up = down = alpha_up = alpha_down = 0.0
+    for j in range(row.shape[0]):
+        if upper[j]:
+            up += row[j]
+            alpha_up += alpha[j]
+        else:
+            down += row[j]
+            alpha_down += alpha[j]
+    if min(up, down) < OPEN:
+        return np.nan
+    factor = np.exp(size)
+    total = down + factor * up
+    if min(factor * up, down) < OPEN * total:
+        return -np.inf
+    for j in range(row.shape[0]):
+        row[j] *= (factor if upper[j] else 1.0) / total
+    return alpha_up * size - (alpha_up + alpha_down) * np.log(total)
+
+
+@bare
+def draw_companion(problem, s, rng):
+    """A state to which some row of state s may lead, drawn by the prior mean of a row drawn at random."""
+    first, last = problem.first[s], problem.first[s + 1]
+    k = first + int(rng.random() * (last - first))
+    at = rng.random() * problem.total[k]
+    for j in range(problem.alpha.shape[1]):
+        at -= problem.alpha[k, j]
+        if at < 0.0:
+            return j
+    return s
+
+
+@bare
+def try_shift(problem, heat, few, p, t, rng):
+    """Change many ways at once: what closeness and ranks tie together is the ratio of values, not their level.
+
+    The states are split at a random level, and in some rows the odds of leading above it all change by one factor: in
+    the rows of all states on one side or, if ``few``, in those of a state and, half of the time, a companion.
+    """
+    S = p.V.shape[0]
+    low, high = np.inf, -np.inf
+    for j in range(S):
+        low, high = min(low, p.V[j]), max(high, p.V[j])
+    level = low + (high - low) * rng.random()
+    upper, chosen = t.labels[:S], t.labels[S : 2 * S]
+    side = int(2.0 * rng.random())
+    for j in range(S):
+        upper[j] = 1 if p.V[j] > level else 0
+        chosen[j] = 1 if upper[j] == side and not few else 0
+    if few:
+        s = int(rng.random() * S)
+        chosen[s] = 1
+        if side == 1:
+            chosen[draw_companion(problem, s, rng)] = 1
+    ratio = -log_gap_weight(p.V, upper, problem.margin)
+    if not np.isfinite(ratio):
+        return False
+    size = rng.standard_normal() * 10.0 ** (-2.0 * rng.random())
+    number = 0
+    for k in range(p.X.shape[0]):
+        if chosen[problem.state[k]]:
+            remember(p, t, number, k)
+            change = shift_row(problem.alpha[k], upper, size, p.X[k])
+            if not np.isnan(change):
+                ratio += change
+                number += 1
+    if number == 0 or ratio == -np.inf:
+        for n in range(number):
+            copy_row(t.rows[n], p.X[t.moved[n]])
+        return False
+    switches = follow(problem, p, t, number)
+    ratio += log_gap_weight(t.V, upper, problem.margin)
+    return settle(problem, heat, ratio, p, t, number, switches, rng)
+
+
+@bare
+def sweep(problem, heat, share, p, t, rng, tally):
+    """Move rows, labels of unvisited states, leaks, tied pairs and many ways at once, each with chance ``share``."""
+    S = p.V.shape[0]
+    p.like[0] = log_likelihood(problem, heat, p.log_below, p.excess)
+    for s in range(S):
         first, last = problem.first[s], problem.first[s + 1]
-        rows = last - first
-        single = rows if problem.visited[s] else ROW_MOVES * rows
-        for move in range(single if problem.visited[s] or V.shape[0] == 1 else single + 2):
-            if rng.random() >= (share * LEVEL_SHARE if move == single else share):
-                continue
-            copy_rows(X, first, saved, 0, rows)
-            ratio, led, tau = 0.0, none, 0.0
-            if move < single:
-                k = first + move % rows
-                number = draw_number(problem.total[k], rng)
-                perturb_row(problem.alpha[k], saved[move % rows], number, rng, work, X[k])
-            elif move == single:
-                led = labels[: 2 * rows]
-                ratio = move_level(problem, s, V, X, rng, work, led)
-            else:
-                led = labels[:2]
-                k = first + int(rng.random() * rows)
+        for k in range(first, last):
+            if rng.random() < share:
+                tally[0] += 1
+                tally[1] += try_row(problem, heat, k, p, t, rng)
+        if not problem.visited[s] and S > 1:
+            if rng.random() < share * LEVEL_SHARE:
+                tally[0] += 1
+                tally[1] += try_level(problem, heat, s, p, t, rng)
+            if rng.random() < share * NEAR_SHARE:
+                k = first + int(rng.random() * (last - first))
                 tau = problem.scale * 10.0 ** (2.0 * rng.random() - 1.0)
-                ratio = move_near(problem, k, V, tau, X, rng, work, led)
-            tally[0] += 1
-            tally[1] += try_state(
-                problem, heat, s, saved, ratio, led, tau, X, policy, G, V, q, log_below, excess, rng, new
-            )
+                tally[0] += 1
+                tally[1] += try_near(problem, heat, k, tau, p, t, rng)
     for look in range(int(share * LEAK_LOOKS * problem.leaky.shape[0])):
-        k = problem.leaky[look % problem.leaky.shape[0]]
-        try_leak(problem, heat, k, X, policy, G, V, q, log_below, excess, rng, new)
+        try_leak(problem, heat, problem.leaky[look % problem.leaky.shape[0]], p, t, rng)
     for _ in range(TIE_MOVES if problem.ties.shape[0] > 0 else 0):
         if rng.random() < share:
             s, u, w = problem.ties[int(rng.random() * problem.ties.shape[0])]
             tally[0] += 1
-            tally[1] += try_tie(problem, heat, s, u, w, X, policy, G, V, q, log_below, excess, rng, work, labels, new)
+            tally[1] += try_tie(problem, heat, s, u, w, p, t, rng)
+    for move in range(SHIFT_MOVES + S // 8):
+        if rng.random() < share:
+            tally[0] += 1
+            tally[1] += try_shift(problem, heat, move >= SHIFT_MOVES, p, t, rng)
 
 
 @jit
-def scratch(problem):
-    """Room: (saved rows, pseudo-counts, labels, (G, V, q, policy, log_below, excess, a vector, X))."""
+def trial_room(problem):
+    """Room for a proposal."""
     K, S = problem.alpha.shape
+    B = problem.block_reward.shape[0]
     most = 0
     for s in range(S):
         most = max(most, problem.first[s + 1] - problem.first[s])
-    B = problem.block_reward.shape[0]
-    new = (
-        np.empty((S, S)),
-        np.empty(S),
-        np.empty(K),
+    return Trial(
         np.empty(S, np.int64),
+        np.empty(S),
+        np.empty(K + S),
         np.zeros(B),
         np.zeros(S),
-        np.empty(S),
+        np.empty(K, np.int64),
         np.empty((K, S)),
+        np.empty((K, S)),
+        np.empty(MOST_SWITCHES, np.int64),
+        np.empty(MOST_SWITCHES, np.int64),
+        np.empty(MOST_SWITCHES, np.int64),
+        np.empty((MOST_SWITCHES, K + S)),
+        np.empty(MOST_SWITCHES),
+        np.empty(max(4 * most, 2 * S), np.int64),
+        np.empty(S),
+        np.empty((S, S)),
+        np.empty((S, S)),
     )
-    return np.empty((most, S)), np.empty(S), np.empty(4 * most, np.int64), new
 
 
 @jit
@@ -960,7 +1194,7 @@ def draw_particles(problem, rng, X):
     """Draw every particle's rows from their Dirichlets."""
     for n in range(X.shape[0]):
         for k in range(X.shape[1]):
-            sparse_row(problem.alpha[k], rng, X[n, k])
+            fresh_row(problem, k, rng, X[n, k])
 
 
 @jit
@@ -977,24 +1211,18 @@ def complete_particles(problem, exact, X, policy, V, q, log_below, excess):
         all_terms(problem, V[n], q[n], exact, log_below[n], excess[n])
 
 
-@bare
-def move_once(problem, heat, share, X, policy, G, V, q, log_below, excess, rng, room, tally):
-    """One sweep of a particle. What rank-1 updates lose is won back at its start."""
-    saved, work, labels, new = room
-    evaluate_policy(problem, X, policy, G, V, q, new[0])
-    sweep(problem, heat, share, X, policy, G, V, q, log_below, excess, rng, saved, work, labels, new, tally)
-
-
 @jit
 def move_particles(problem, beta, sweeps, X, policy, V, q, log_below, excess, rng):
     """Give every particle some sweeps at inverse temperature beta; returns proposals and acceptances."""
-    G = np.empty((V.shape[1], V.shape[1]))
-    room = scratch(problem)
+    K, S = problem.alpha.shape
+    H, like, t = np.empty((S, K + S)), np.empty(1), trial_room(problem)
     heat = heat_at(problem, beta)
     tally = np.zeros(2, np.int64)
     for n in range(X.shape[0]):
+        p = Particle(X[n], policy[n], V[n], q[n], log_below[n], excess[n], H, like)
         for _ in range(sweeps):
-            move_once(problem, heat, 1.0, X[n], policy[n], G, V[n], q[n], log_below[n], excess[n], rng, room, tally)
+            renew(problem, p, t)
+            sweep(problem, heat, 1.0, p, t, rng, tally)
     return tally
 
 
@@ -1003,7 +1231,7 @@ def move_particles(problem, beta, sweeps, X, policy, V, q, log_below, excess, rn
 
 @jit
 def temper_particles(
-    problem, betas, share, begin, X, policy, V, q, log_below, excess, at, from_hot, rng, forward, backward, tally
+    problem, betas, shares, begin, X, policy, V, q, log_below, excess, at, from_hot, rng, forward, backward, tally
 ):
     """Move one particle per inverse temperature and exchange neighbours, once for each row of ``forward``.
 
@@ -1014,8 +1242,9 @@ def temper_particles(
     accepted exchanges, passages from the first temperature to the last.
     """
     last = betas.shape[0] - 1
-    G = np.empty((V.shape[1], V.shape[1]))
-    room = scratch(problem)
+    K, S = problem.alpha.shape
+    H, like, t = np.empty((last + 1, S, K + S)), np.empty(1), trial_room(problem)
+    stale = np.ones(last + 1, np.bool_)
     for r in range(forward.shape[0]):
         for i in range(last + 1):
             n = at[i]
@@ -1023,11 +1252,17 @@ def temper_particles(
                 one = slice(n, n + 1)
                 draw_particles(problem, rng, X[one])
                 complete_particles(problem, False, X[one], policy[one], V[one], q[one], log_below[one], excess[one])
+                stale[n] = True
             else:
                 heat = heat_at(problem, betas[i])
-                move_once(
-                    problem, heat, share, X[n], policy[n], G, V[n], q[n], log_below[n], excess[n], rng, room, tally
-                )
+                p = Particle(X[n], policy[n], V[n], q[n], log_below[n], excess[n], H[n], like)
+                if stale[n] or r % RENEW_AFTER == 0 or problem.gamma > 0.99:  # where errors grow fastest
+                    renew(problem, p, t)
+                    stale[n] = False
+                left = shares[i]
+                while left > 0.0:
+                    sweep(problem, heat, min(left, 1.0), p, t, rng, tally)
+                    left -= 1.0
         for i in range(last):
             hot, cold = heat_at(problem, betas[i]), heat_at(problem, betas[i + 1])
             a, b = at[i], at[i + 1]

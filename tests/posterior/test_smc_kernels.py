@@ -58,7 +58,7 @@ def test_probability_below_at_the_ends():
 def fast(alpha, V, c):
     """What the sampler uses for alpha that are all the same."""
     if alpha.sum() <= kernel.RANK_TOTAL:
-        return kernel.log_below_rank(V, c)
+        return np.log((c >= V).mean())
     if alpha.sum() <= SMALL_TOTAL:
         return kernel.log_below_even(alpha[0], V, c)
     return kernel.log_below_coarse(alpha, V, c)
@@ -95,15 +95,25 @@ def test_rows_far_below_need_few_tries():
 
 
 @pytest.mark.parametrize(
-    "alpha",
-    [[0.001, 0.001, 0.001, 0.001], [0.04, 0.02, 0.06, 0.01], [3.02, 0.02, 0.05, 0.5], [1.001, 0.001, 0.08, 0.001]],
+    ("alpha", "even"),
+    [
+        ([0.001, 0.001, 0.001, 0.001], False),
+        ([0.001, 0.001, 0.001, 0.001], True),
+        ([0.05, 0.05, 0.05, 0.05], True),
+        ([0.04, 0.02, 0.06, 0.01], False),
+        ([3.02, 0.02, 0.05, 0.5], False),
+        ([1.001, 0.001, 0.08, 0.001], False),
+    ],
 )
-def test_sparse_rows_have_the_dirichlet_distribution(alpha):
+def test_sparse_rows_have_the_dirichlet_distribution(alpha, even):
     """Means, squares, products and the share that is nearly one-hot, against independent gamma variates."""
     rng, alpha = np.random.default_rng(4), np.array(alpha)
     ours, theirs = np.empty((2, 15_000, 4))
     for i in range(len(ours)):
-        kernel.sparse_row(alpha, rng, ours[i])
+        if even:
+            kernel.even_row(alpha[0], rng.integers(4), rng, ours[i])
+        else:
+            kernel.sparse_row(alpha, rng, ours[i])
         kernel.dirichlet_row(alpha, rng, theirs[i])
     np.testing.assert_allclose(ours.sum(axis=1), 1.0, rtol=1e-12)
 
@@ -145,21 +155,63 @@ def test_what_chains_carry_along_equals_what_is_computed_anew(beta):
         assert out[n] == pytest.approx(oracle.log_target(problem, beta, excess, logs), rel=1e-9)
 
 
-def test_planning_again_equals_planning_anew():
-    """From one particle's inverse to another's rows, by one rank-1 update after the other."""
+def particle_of(problem, particles, n, beta=np.inf):
+    """Particle n with its matrix and likelihood, and room for a trial."""
+    K, S = problem.alpha.shape
+    p = kernel.Particle(*(field[n] for field in particles), np.empty((S, K + S)), np.empty(1))
+    t = kernel.trial_room(problem)
+    kernel.renew(problem, p, t)
+    p.like[0] = kernel.log_likelihood(problem, kernel.heat_at(problem, beta), p.log_below, p.excess)
+    return p, t
+
+
+@pytest.mark.parametrize("states", [1, 3, 12, 25])
+def test_following_new_rows_equals_planning_anew(states):
+    """Switch after switch to the rows of another particle in some states, with and without planning from scratch."""
     problem = gridworld_problem()
-    S = len(problem.visited)
-    particles = Particles.room(problem, 12)
-    kernel.draw_particles(problem, np.random.default_rng(2), particles.X)
+    K, S = problem.alpha.shape
+    rng, particles = np.random.default_rng(2), Particles.room(problem, 12)
+    kernel.draw_particles(problem, rng, particles.X)
     kernel.complete_particles(problem, False, *particles)
-    for X, policy, V, new_X in zip(particles.X, particles.policy, particles.V, particles.X[::-1], strict=True):
-        G = np.linalg.inv(np.eye(S) - problem.gamma * X[policy])
-        policy2, G2, V2, q2 = np.empty(S, np.int64), np.empty((S, S)), np.empty(S), np.empty(len(X))
-        kernel.plan_again(problem, X, policy, G, V, new_X, policy2, G2, V2, q2, np.empty(S))
-        expected, q = oracle.plan_rows(problem, new_X)
-        np.testing.assert_allclose(V2, expected, rtol=1e-9)
-        np.testing.assert_allclose(q2, q, rtol=1e-9)
-        np.testing.assert_allclose(G2, np.linalg.inv(np.eye(S) - problem.gamma * new_X[policy2]), atol=1e-8)
+    other, switches = particles.X[::-1].copy(), []
+    for n in range(12):
+        p, t = particle_of(problem, particles, n)
+        changed = np.isin(problem.state, rng.choice(S, states, replace=False))
+        for i, k in enumerate(np.flatnonzero(changed)):
+            kernel.remember(p, t, i, k)
+            p.X[k] = other[n, k]
+        switches.append(kernel.follow(problem, p, t, changed.sum()))
+        expected, q = oracle.plan_rows(problem, p.X)
+        np.testing.assert_allclose(t.V, expected, rtol=1e-9)
+        if switches[-1] != 0:
+            np.testing.assert_allclose(t.q[:K], q, rtol=1e-9)
+        if switches[-1] > 0:
+            kernel.apply_switches(p, t, switches[-1])
+            G = np.linalg.inv(np.eye(S) - problem.gamma * p.X[t.policy])
+            np.testing.assert_allclose(p.H[:, :K], (p.X @ G).T, atol=1e-8)
+    assert max(switches) >= states or -1 in switches
+
+
+def test_too_many_switches_are_planned_from_scratch(monkeypatch):
+    monkeypatch.setattr(kernel, "MOST_SWITCHES", 2)
+    monkeypatch.setattr(kernel, "follow", kernel.follow.py_func)
+    monkeypatch.setattr(kernel, "settle", kernel.settle.py_func)
+    problem = gridworld_problem()
+    particles = Particles.room(problem, 2)
+    kernel.draw_particles(problem, np.random.default_rng(3), particles.X)
+    kernel.complete_particles(problem, False, *particles)
+    beta = 1e-9  # everything is accepted
+    p, t = particle_of(problem, particles, 0, beta)
+    for k in range(len(p.X)):
+        kernel.remember(p, t, k, k)
+        p.X[k] = particles.X[1, k]
+    assert kernel.follow(problem, p, t, len(p.X)) == -1
+    assert kernel.settle(problem, kernel.heat_at(problem, beta), 0.0, p, t, len(p.X), -1, np.random.default_rng(0))
+    V, q = oracle.plan_rows(problem, particles.X[1])
+    np.testing.assert_allclose(p.V, V, rtol=1e-9)
+    np.testing.assert_allclose(p.q, q, rtol=1e-9)
+    G = np.linalg.inv(np.eye(len(V)) - problem.gamma * p.X[p.policy])
+    np.testing.assert_allclose(p.H[:, : len(q)], (p.X @ G).T, atol=1e-8)
 
 
 def moved(problem, change, seed=5):
@@ -201,38 +253,6 @@ def test_broken_kernels_are_caught(name):
     assert np.abs(moved(PROBLEMS[4], BROKEN[name])).max() > 6
 
 
-def test_a_forgotten_way_back_is_caught(monkeypatch):
-    """The proposals led by labels, run in plain Python with their correction removed."""
-    problem = PROBLEMS[2]
-    exact = exact_draws(problem).T[:2500]
-    told, layout = collapse(problem.counts.N + problem.delta, problem.task, problem.expert, problem.epsilon)
-
-    def drift(way_back):
-        particles = Particles.room(told, len(exact))
-        particles.X[:] = exact[:, layout.kept >= 0]
-        kernel.complete_particles(told, False, *particles)
-        before = particles.V.copy()
-        monkeypatch.setattr(kernel, "try_state", kernel.try_state.py_func)
-        monkeypatch.setattr(kernel, "way_back", way_back)
-        for name, value in {"LEAK_LOOKS": 0, "ROW_MOVES": 0, "LEVEL_SHARE": 1.0}.items():
-            monkeypatch.setattr(kernel, name, value)
-        rng = np.random.default_rng(2)
-        saved, work, labels, new = kernel.scratch(told)
-        G, M = np.empty((3, 3)), np.empty((3, 3))
-        heat, tally = kernel.heat_at(told, np.inf), np.zeros(2, np.int64)
-        for X, policy, V, q, below, excess in zip(*particles, strict=True):
-            kernel.evaluate_policy(told, X, policy, G, V, q, M)
-            kernel.sweep.py_func(
-                told, heat, 1.0, X, policy, G, V, q, below, excess, rng, saved, work, labels, new, tally
-            )
-        monkeypatch.undo()
-        change = particles.V - before
-        return np.abs(change.mean(axis=0) / change.std(axis=0) * np.sqrt(len(change))).max()
-
-    assert drift(kernel.way_back) < 4
-    assert drift(lambda *_: -1.0) > 6
-
-
 def test_weights():
     log_w = np.log([1.0, 1.0, 2.0])
     assert effective(log_w) == pytest.approx(16 / 6)
@@ -256,20 +276,87 @@ def alone(problem, move, change=lambda true: true, draws=2500):
         return np.concatenate([particles.V, particles.V**2, rows, rows > 0.003, rows > 0.5], axis=1).astype(float)
 
     before = columns()
-    rng, (_, work, labels, new) = np.random.default_rng(6), kernel.scratch(told)
-    G, M, heat = np.empty((3, 3)), np.empty((3, 3)), kernel.heat_at(told, np.inf)
+    rng, heat = np.random.default_rng(6), kernel.heat_at(told, np.inf)
     accepted = 0
-    for X, policy, V, q, below, excess in zip(*particles, strict=True):
-        kernel.evaluate_policy(told, X, policy, G, V, q, M)
-        accepted += move(told, heat, (X, policy, G, V, q, below, excess, rng), work, labels, new)
+    for n in range(len(exact)):
+        p, t = particle_of(told, particles, n)
+        accepted += move(told, heat, p, t, rng)
     change = columns() - before
     error = change.std(axis=0) / np.sqrt(len(change))
     return change.mean(axis=0)[error > 1e-12] / error[error > 1e-12], accepted
 
 
-def leaks(told, heat, state, work, labels, new):
+def levels(told, heat, p, t, rng):
+    """Lead all rows of every unvisited state, six times."""
+    return sum(kernel.try_level(told, heat, s, p, t, rng) for s in np.tile(np.flatnonzero(~told.visited), 6))
+
+
+def nears(told, heat, p, t, rng):
+    """Lead every row of the unvisited states by a label of similar value, six times."""
+    rows = np.flatnonzero(~told.visited[told.state])
+    return sum(kernel.try_near(told, heat, k, told.scale, p, t, rng) for k in np.tile(rows, 6))
+
+
+LED = {"levels": (levels, "try_level", "log_level_weight"), "nears": (nears, "try_near", "log_near_weight")}
+
+
+@pytest.mark.parametrize("name", LED)
+def test_moves_led_by_labels_do_not_drift_and_a_forgotten_way_back_is_caught(monkeypatch, name):
+    move, function, weight = LED[name]
+    z, accepted = alone(PROBLEMS[2], move)
+    assert accepted > 1000
+    assert np.abs(z).max() < 4.5
+    monkeypatch.setattr(kernel, weight, lambda *_: -1.0)
+    monkeypatch.setattr(kernel, function, getattr(kernel, function).py_func)
+    assert np.abs(alone(PROBLEMS[2], move, draws=1500)[0]).max() > 6
+
+
+def shifts(told, heat, p, t, rng):
+    """Shift the ways of one side and of few states, forty times each."""
+    return sum(kernel.try_shift(told, heat, few, p, t, rng) for few in (False, True) * 40)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.name)
+def test_shifts_do_not_drift_from_exact_draws(problem):
+    z, accepted = alone(problem, shifts)
+    assert accepted > 1000
+    assert np.abs(z).max() < 4.5
+
+
+@pytest.mark.parametrize("factor", [0.0, 2.0])
+def test_shifts_at_the_wrong_price_are_caught(factor):
+    z, _ = alone(PROBLEMS[4], shifts, lambda p: p._replace(alpha=factor * p.alpha), draws=10_000)
+    assert np.abs(z).max() > 6
+
+
+def test_the_weight_of_a_split_is_the_chance_of_a_level_between():
+    V = np.array([0.3, 1.0, 0.6, 0.1])
+    assert kernel.log_gap_weight(V, np.array([0, 1, 1, 0]), 1e-9) == pytest.approx(np.log(0.3 / 0.9))
+    assert kernel.log_gap_weight(V, np.array([1, 1, 1, 0]), 1e-9) == pytest.approx(np.log(0.2 / 0.9))
+    assert kernel.log_gap_weight(V, np.array([1, 1, 0, 0]), 1e-9) == -np.inf
+    equal = np.array([0.5, 0.5 + 1e-15])
+    for upper in ([0, 0], [0, 1], [1, 1]):
+        assert kernel.log_gap_weight(equal, np.array(upper), 1e-9) == -np.inf
+
+
+def test_a_shift_adds_to_the_log_odds_and_knows_its_prior_ratio():
+    alpha, upper = np.array([0.5, 2.0, 3.0]), np.array([1, 0, 1])
+    row = np.array([0.1, 0.4, 0.5])
+    ratio = kernel.shift_row(alpha, upper, 0.7, row)
+    odds = row[1] / (row[0] + row[2])
+    assert odds == pytest.approx(0.4 / 0.6 * np.exp(-0.7))
+    assert row[2] / row[0] == pytest.approx(5.0)
+    share = stats.beta(3.5, 2.0)  # of the upper states; its log odds have density pdf(w) w (1 - w)
+    density = [share.pdf(w) * w * (1 - w) for w in (0.6, 1 / (1 + odds))]
+    assert ratio == pytest.approx(np.log(density[1] / density[0]))
+    closed = np.array([0.0, 1.0, 0.0])
+    assert np.isnan(kernel.shift_row(alpha, upper, 0.7, closed))
+    assert kernel.shift_row(alpha, upper, -30.0, np.array([0.1, 0.4, 0.5])) == -np.inf
+
+
+def leaks(told, heat, p, t, rng):
     """Look at every row sixty times."""
-    return sum(kernel.try_leak(told, heat, k, *state, new) for k in np.tile(told.leaky, 60))
+    return sum(kernel.try_leak(told, heat, k, p, t, rng) for k in np.tile(told.leaky, 60))
 
 
 @pytest.mark.parametrize("problem", [PROBLEMS[i] for i in (2, 3, 4, 6, 8)], ids=lambda p: p.name)
@@ -296,9 +383,9 @@ def test_the_end_of_a_leak_is_picked_as_its_weight_says():
 TIED = small("tied", {(0, 0): (1, 4, 0), (0, 1): (0, 1, 5)}, epsilon=0.3, delta=0.05, reward=(0.2, 0.0, 0.1))
 
 
-def ties(told, heat, state, work, labels, new):
+def ties(told, heat, p, t, rng):
     """Move the pair twenty times."""
-    return sum(kernel.try_tie(told, heat, 0, 1, 2, *state, work, labels, new) for _ in range(20))
+    return sum(kernel.try_tie(told, heat, 0, 1, 2, p, t, rng) for _ in range(20))
 
 
 def test_the_tied_pair_is_known():
@@ -327,7 +414,6 @@ BROKEN_TIES = {
 def test_wrong_moves_of_tied_pairs_are_caught(monkeypatch, name):
     right = kernel.log_tie_weight
     monkeypatch.setattr(kernel, "log_tie_weight", lambda *given: BROKEN_TIES[name](right(*given)))
-    monkeypatch.setattr(kernel, "move_tie", kernel.move_tie.py_func)
     monkeypatch.setattr(kernel, "try_tie", kernel.try_tie.py_func)
     assert np.abs(alone(TIED, ties)[0]).max() > 6
 
@@ -364,3 +450,17 @@ def test_an_opened_way_has_its_conditional_prior():
     for row in draws:
         assert kernel.toggle_leak(alpha, alpha.sum(), 0, floor, -2.5, row, rng) == 2.5
     assert stats.kstest(share.cdf(draws[:, 0]) / low, "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("reward", [(0.0, 0.0, 0.0), (1.0, 1.0, 1.0)])
+def test_values_that_are_all_the_same_are_sampled_too(reward):
+    problem = small("same", {(0, 0): (1, 4, 0), (1, 1): (0, 1, 5)}, epsilon=0.3, delta=0.05, reward=reward)
+    case, _ = collapse(problem.counts.N + problem.delta, problem.task, problem.expert, 0.0)
+    particles = Particles.room(case, 5)
+    rng = np.random.default_rng(0)
+    kernel.draw_particles(case, rng, particles.X)
+    kernel.complete_particles(case, False, *particles)
+    before = particles.X.copy()
+    kernel.move_particles(case, 1.0, 20, *particles, rng)
+    assert np.ptp(particles.V) < 1e-9
+    assert not np.array_equal(particles.X, before)

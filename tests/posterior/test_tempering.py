@@ -60,7 +60,19 @@ def test_a_round_compares_neighbours_as_the_slow_twin_does():
         for begin in range(6):
             at, seen = np.arange(4), np.zeros(5, np.int64)
             forward, backward = np.empty((2, 1, 3))
-            kernel.temper_particles(case, betas, 0.5, begin, *now, at, np.zeros(4, bool), rng, forward, backward, seen)
+            kernel.temper_particles(
+                case,
+                betas,
+                np.array([0.0, 0.5, 0.5, 1.5]),
+                begin,
+                *now,
+                at,
+                np.zeros(4, bool),
+                rng,
+                forward,
+                backward,
+                seen,
+            )
             f = np.array([[oracle.log_target(case, b, e, x) for b in betas] for x, e in zip(*now[4:], strict=True)])
             above, i = f[:, 1:] - f[:, :-1], np.arange(3)
             np.testing.assert_allclose(forward[0], above[i, i], atol=1e-9)

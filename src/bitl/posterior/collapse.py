@@ -65,6 +65,7 @@ class Problem(NamedTuple):
     margin: float  #: gains up to this are rounding errors
     visited: BoolArray  #: ``[S]``
     first: IntArray  #: ``[S + 1]`` kept rows of state s: first[s] to first[s + 1]
+    state: IntArray  #: ``[K]`` that a kept row belongs to
     alpha: FloatArray  #: ``[K, S]`` of the kept rows
     total: FloatArray  #: ``[K]`` sums of alpha
     R: FloatArray  #: ``[K]``
@@ -73,6 +74,7 @@ class Problem(NamedTuple):
     leaky: IntArray  #: ``[n]`` rows of valid actions at visited states
     leak_floor: FloatArray  #: ``[K]`` from this probability on a way without data is open
     leak_log_odds: FloatArray  #: ``[K, S]`` prior log odds that a way is open; NaN for ways with data
+    log_share: FloatArray  #: ``[S + 1]`` log of 0, 1, ... of S states
     block_first: IntArray  #: ``[S + 1]`` blocks of state s
     block_alpha: FloatArray  #: ``[B, S]``
     block_delta: FloatArray  #: ``[B]`` the alpha of a block where all are the same and small, else 0
@@ -117,6 +119,7 @@ def collapse(alpha: FloatArray, task: Task, expert: ExpertActions, epsilon: floa
         margin=1e-12 * float(np.abs(R[allowed]).max() / (1 - task.discount)),
         visited=visited,
         first=_starts(keep.sum(axis=1)),
+        state=np.nonzero(keep)[0],
         alpha=np.ascontiguousarray(alpha[keep]),
         total=np.ascontiguousarray(alpha[keep].sum(axis=1)),
         R=np.ascontiguousarray(R[keep]),
@@ -125,6 +128,7 @@ def collapse(alpha: FloatArray, task: Task, expert: ExpertActions, epsilon: floa
         leaky=np.flatnonzero(leaky),
         leak_floor=floor,
         leak_log_odds=_leak_log_odds(alpha[keep], floor),
+        log_share=np.concatenate([[-np.inf], np.log(np.arange(1, S + 1) / S)]),
         block_first=_starts(np.bincount(block_s, minlength=S)),
         block_alpha=block_alpha,
         block_delta=np.where(even & (S * block_alpha[:, 0] <= SMALL_TOTAL), block_alpha[:, 0], 0.0),

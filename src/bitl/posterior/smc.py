@@ -19,6 +19,10 @@ with :math:`\ell \sim p` and :math:`p' \sim \mathrm{Dir}(\alpha + e_{\ell'})` an
 V)` is right after the correction :math:`\alpha_{\ell'} h(\ell \mid \ell'; V') / (\alpha_\ell h(\ell' \mid \ell; V))`.
 One moves all rows to labels at or below the value of a random state, the other one row to a label of similar value. A
 third moves two states that closeness ties to labels of which the best is the same.
+*Shifts* move many rows at once: with a set of upper states, the share :math:`w` of a row that leads to them is
+Beta(:math:`\alpha_U, \alpha_L`) whatever the proportions on either side, so adding :math:`\eta` to the log odds of
+:math:`w` in several rows has the ratio :math:`\prod (w'/w)^{\alpha_U} ((1-w')/(1-w))^{\alpha_L}`, times that of the
+chances to choose the set.
 No density of a row is ever evaluated.
 
 *Leaks* are ways without data out of rows with data: rare, but one to the best state can carry the values of all

@@ -12,6 +12,9 @@ Alternating the two sets makes particles run through the temperatures instead of
 particle is drawn afresh from the Dirichlets in every round, so a *round trip* from there to the posterior and back
 leaves nothing of what was before. Draws are the particles at :math:`\beta = \infty`, evenly spaced in time.
 
+Sweeps are not spread evenly: at small :math:`\beta` particles forget in a sweep or two, at large ones modes do not
+exchange whatever is done, so the middle gets most (:data:`ROUND_SHARES`).
+
 A small population of :func:`bitl.posterior.smc.anneal` chooses the temperatures, with a fixed effective share for
 each step, and leaves one particle at each of them to start from.
 
@@ -42,9 +45,10 @@ from .smc import Particles, anneal, effective, exact_weights, fill, log_mean, sy
 
 START_PARTICLES = 100  # at most; short runs start from fewer
 START_SHARE = 0.6  # of the particles, that each step of the temperature keeps effective
-ROUND_SHARE = 0.5  # of a sweep, that each round makes
+ROUND_SHARES = ((0.35, 0.25), (1.5, 1.0), (np.inf, 0.4))  # up to which beta, and share of a sweep a round makes there
 BURN_IN = 0.1  # of the rounds, where their number is given
-CHECKPOINTS = (2000, 3000, 4500, 7000, 10_000, 15_000, 20_000)  # rounds after which runs may have agreed
+# rounds after which runs may have agreed
+CHECKPOINTS = (2000, 2500, 3000, 3600, 4500, 5600, 7000, 8700, 11_000, 14_000, 17_500, 22_000, 27_000)
 FIRST_ROUNDS = 500  # not used where runs go on until they agree
 KEPT = 500  # particles of each run, at least: draws are chosen from them, and runs found to agree by them
 RESERVE = 1.25  # times the effective draws that are wanted: those that are returned are fewer than those kept
@@ -94,6 +98,8 @@ class Chains:
             betas.append(stage.beta)
             chosen.append(stage.particles.take(self.rng.integers(particles, size=1)))
         self.betas = np.array(betas)
+        ends, shares = zip(*ROUND_SHARES, strict=True)
+        self.shares = np.array(shares)[np.searchsorted(ends, self.betas)]
         self.now = Particles(*(np.concatenate(parts) for parts in zip(*chosen, strict=True)))
         self.at, self.from_hot = np.arange(len(betas)), np.zeros(len(betas), dtype=bool)
 
@@ -109,7 +115,7 @@ class Chains:
             number = min(following, rounds) - self.done
             forward, backward = np.empty((2, number, len(self.betas) - 1))
             carried = (*self.now, self.at, self.from_hot, self.rng, forward, backward, self.tally)
-            temper_particles(self.problem, self.betas, ROUND_SHARE, self.done, *carried)
+            temper_particles(self.problem, self.betas, self.shares, self.done, *carried)
             self.done += number
             if self.done > self.burn_in:
                 self.forward.append(forward)
