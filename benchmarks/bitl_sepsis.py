@@ -41,7 +41,7 @@ def main() -> None:
     begin = time.process_time()
     kernel.complete_particles(case, False, *particle)
     planning = time.process_time() - begin
-    one = kernel.Particle(*(field[0] for field in particle), np.empty((S, K + S)), np.empty(1))
+    one = kernel.Particle._make([*(field[0] for field in particle), np.empty((S, K + S)), np.empty(1)])
     trial, heat, tally = kernel.trial_room(case), kernel.heat_at(case, BETA), np.zeros(2, np.int64)
     kernel.renew(case, one, trial)
     kernel.sweep(case, heat, 0.0, one, trial, rng, tally)  # compile
