@@ -227,8 +227,7 @@ class Trial(NamedTuple):
     moved: Any  #: ``[K]`` the rows that are proposed, state by state
     rows: Any  #: ``[K, S]`` these rows as they were
     ahead: Any  #: ``[K, S]`` and their entries in H
-    state: Any  #: ``[M]`` of every switch
-    old: Any  #: ``[M]`` row that was followed
+    old: Any  #: ``[M]`` row that was followed before each switch
     new: Any  #: ``[M]`` row that is followed from then on
     u: Any  #: ``[M, K + S]``
     left: Any  #: ``[M]`` at one state
@@ -467,7 +466,7 @@ def switch(problem, p, t, m, s, b, width):
         u[k] *= scale
         t.q[k] += gain * u[k]
     t.policy[s] = b
-    t.state[m], t.old[m], t.new[m] = s, a, b
+    t.old[m], t.new[m] = a, b
 
 
 @bare
@@ -1177,7 +1176,6 @@ def trial_room(problem):
         np.empty(K, np.int64),
         np.empty((K, S)),
         np.empty((K, S)),
-        np.empty(MOST_SWITCHES, np.int64),
         np.empty(MOST_SWITCHES, np.int64),
         np.empty(MOST_SWITCHES, np.int64),
         np.empty((MOST_SWITCHES, K + S)),
