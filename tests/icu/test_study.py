@@ -213,7 +213,7 @@ def test_small_counts_are_hidden_in_questions(batch):
 
 def test_transitions_survive_the_way_to_a_file_and_back(batch, tmp_path):
     write_transitions(batch, tmp_path / "t.parquet")
-    again = read_transitions(tmp_path / "t.parquet")
+    again = read_transitions(str(tmp_path / "t.parquet"))
     for name in ("patient", "stay", "step", "state", "action", "next_state"):
         np.testing.assert_array_equal(getattr(again, name), getattr(batch, name))
     assert again.scheme == batch.scheme

@@ -87,7 +87,7 @@ def _store(batch: IcuBatch, path: Path) -> None:
     parquet.write_table(table.replace_schema_metadata({KEY: json.dumps(about, sort_keys=True)}), path)
 
 
-def read_transitions(path: Path, *, scheme: Scheme | None = None) -> IcuBatch:
+def read_transitions(path: str | Path, *, scheme: Scheme | None = None) -> IcuBatch:
     """Read transitions: what ``bitl icu build`` wrote, or a Parquet or CSV table with the same columns.
 
     Parameters
@@ -97,6 +97,7 @@ def read_transitions(path: Path, *, scheme: Scheme | None = None) -> IcuBatch:
     scheme
         The scheme of the states; by default the one in the file.
     """
+    path = Path(path)
     table = _read(path)
     missing = [name for name in NEEDED if name not in table.column_names]
     if missing:
