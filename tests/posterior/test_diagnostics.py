@@ -78,7 +78,7 @@ def test_credible_intervals_and_the_probability_to_be_optimal():
 def test_the_sampler_names_its_remedy(sampler, effort):
     batch = bitl.Transitions([0, 0, 1], [0, 0, 0], [1, 1, 1], num_states=2, num_actions=2)
     task = bitl.Task(reward=[0.0, 1.0], discount=0.5)
-    options = {"draws": 40, "seed": 0, "delta": 0.5, "runs": 2, "sampler": sampler, effort: 60}
+    options = {"draws": 40, "seed": 0, "delta": 0.5, "runs": 8, "sampler": sampler, effort: 60}
     post = bitl.sample_bitl(batch, task=task, epsilon=0.1, **options)
     assert any(f"increase {effort} to 240" in text for text in post.diagnostics().warnings)
 

@@ -180,7 +180,8 @@ def _collapsed(
     else:
         if rounds is not None:
             _validate.positive_int(rounds, "rounds")
-        _check_memory(problem.alpha.nbytes * 2 * (START_PARTICLES * threads + runs * to_keep(sizes)))
+        keep = to_keep(sizes)  # while runs go on, and up to that again where they are weighed
+        _check_memory(problem.alpha.nbytes * (2 * START_PARTICLES * threads + 4 * runs * keep + 3 * threads * keep))
         results = run_tempering(
             problem, layout, random, sizes=sizes, rounds=rounds, threads=threads, progress=progress or (lambda _: None)
         )

@@ -19,8 +19,9 @@ A small population of :func:`bitl.posterior.smc.anneal` chooses the temperatures
 each step, and leaves one particle at each of them to start from.
 
 Unless told how many rounds to make, the runs go on until they agree: at each of :data:`CHECKPOINTS` V* at the draws
-so far is judged as in :mod:`bitl.posterior.diagnostics`, and the log evidence by its spread over the runs. (A
-single run has nothing to agree with and goes on to the last.)
+so far is judged as in :mod:`bitl.posterior.diagnostics`, and the log evidence by its spread over the runs. If they
+look good they are weighed, exact over approximate :math:`F`, and judged again as they would be returned. (A single run
+has nothing to agree with and goes on to the last.)
 
 The evidence is a product of ratios between neighbours. Each is the root :math:`c = \log Z_{l+1} / Z_l` of Bennett's
 equation, which has the least variance among those that use both sides; with :math:`\sigma` the logistic function,
@@ -51,7 +52,7 @@ BURN_IN = 0.1  # of the rounds, where their number is given
 CHECKPOINTS = (2000, 2500, 3000, 3600, 4500, 5600, 7000, 8700, 11_000, 14_000, 17_500, 22_000, 27_000)
 FIRST_ROUNDS = 500  # not used where runs go on until they agree
 KEPT = 500  # particles of each run, at least: draws are chosen from them, and runs found to agree by them
-RESERVE = 1.25  # times the effective draws that are wanted: those that are returned are fewer than those kept
+RESERVE = 1.25  # times the effective draws that are wanted, before those that would be returned are looked at
 EVIDENCE_SD = 0.1  # of the log evidence over runs
 
 
@@ -68,6 +69,14 @@ class TemperingRun(NamedTuple):
     exactness: float  #: effective share of the last weights, exact over approximate F
     fill_acceptance: float  #: share of accepted draws of integrated rows
     seconds: float
+
+
+class Weighed(NamedTuple):
+    """What a run would return: its particles by their last weights, in order of time."""
+
+    particles: Particles
+    log_evidence: float
+    exactness: float
 
 
 class Chains:
@@ -142,23 +151,31 @@ class Chains:
         forward, backward = np.concatenate(self.forward), np.concatenate(self.backward)
         return sum(log_ratio(forward[:, i], backward[:, i]) for i in range(forward.shape[1]))
 
-    def finish(self, layout: Layout, draws: int) -> TemperingRun:
-        """Fill in the integrated rows and say what happened."""
+    def weigh(self) -> Weighed:
+        """Take the approximation of F out of the particles kept and of the evidence."""
         begin = time.thread_time()
-        end = self.kept.take(np.arange(self.count))
-        log_w = exact_weights(self.problem, end)
-        end = end.take(np.sort(systematic(log_w, draws, self.rng)))
+        kept = self.kept.take(np.arange(self.count))
+        log_w = exact_weights(self.problem, kept)
+        chosen = kept.take(np.sort(systematic(log_w, self.least, self.rng)))
+        self.seconds += time.thread_time() - begin
+        return Weighed(chosen, float(self.log_evidence() + log_mean(log_w)), effective(log_w) / self.count)
+
+    def finish(self, weighed: Weighed, layout: Layout, draws: int) -> TemperingRun:
+        """Fill in the integrated rows of evenly spaced particles and say what happened."""
+        begin = time.thread_time()
+        spaced = (np.arange(draws) + self.rng.random()) * (self.least / draws)
+        end = weighed.particles.take(np.minimum(spaced.astype(np.int64), self.least - 1))
         T, fill_acceptance = fill(self.problem, layout, end, self.rng)
         moves, accepted, exchanges, exchanged, trips = (int(number) for number in self.tally)
         return TemperingRun(
             T,
-            float(self.log_evidence() + log_mean(log_w)),
+            weighed.log_evidence,
             self.betas,
             accepted / max(moves, 1),
             exchanged / max(exchanges, 1),
             trips,
             self.done,
-            effective(log_w) / self.count,
+            weighed.exactness,
             fill_acceptance,
             self.seconds + time.thread_time() - begin,
         )
@@ -176,7 +193,7 @@ def run_tempering(
 ) -> list[TemperingRun]:
     """Do independent runs of so many draws each; without ``rounds``, until they agree."""
     checkpoints: Sequence[int] = CHECKPOINTS if rounds is None else (rounds,)
-    checkpoints = [max(point, 2 * max(sizes)) for point in checkpoints]
+    checkpoints = sorted({max(point, 2 * max(sizes)) for point in checkpoints})
     burn_in = FIRST_ROUNDS if rounds is None else int(BURN_IN * checkpoints[0])
     keep = to_keep(sizes)
     runs = [Chains(problem, rng, keep=keep, burn_in=burn_in, rounds=checkpoints[0]) for rng in generators]
@@ -189,9 +206,12 @@ def run_tempering(
             progress((before + share * (point - before)) / checkpoints[-1])
 
         independent_runs(one, len(runs), threads, part)
-        if rounds is None and agreed(runs):
-            break
-    results = independent_runs(lambda i, _: runs[i].finish(layout, sizes[i]), len(runs), threads, None)
+        last = point == checkpoints[-1]
+        if last or agreed([run.kept.V[: run.count] for run in runs], [run.log_evidence() for run in runs], RESERVE):
+            weighed = independent_runs(lambda i, _: runs[i].weigh(), len(runs), threads, None)
+            if last or agreed([run.particles.V for run in weighed], [run.log_evidence for run in weighed]):
+                break
+    results = independent_runs(lambda i, _: runs[i].finish(weighed[i], layout, sizes[i]), len(runs), threads, None)
     progress(1.0)
     return results
 
@@ -201,17 +221,16 @@ def to_keep(sizes: Sequence[int]) -> int:
     return max(*sizes, KEPT)
 
 
-def agreed(runs: Sequence[Chains]) -> bool:
-    """True if V* is known well enough and the runs have the same evidence."""
-    values = np.concatenate([run.kept.V[: run.count] for run in runs])
-    label = np.repeat(np.arange(len(runs)), [run.count for run in runs])
-    evidence = np.array([run.log_evidence() for run in runs])
-    if len(runs) < 2 or not np.isfinite(evidence).all() or evidence.std(ddof=1) > EVIDENCE_SD:
+def agreed(values: Sequence[FloatArray], log_evidences: Sequence[float], reserve: float = 1.0) -> bool:
+    """True if V* is known well enough from ``values [draw, S]`` of every run, and the runs have the same evidence."""
+    evidence = np.array(log_evidences)
+    if len(values) < 2 or not np.isfinite(evidence).all() or evidence.std(ddof=1) > EVIDENCE_SD:
         return False
-    rhat, ess = between_runs(values, label)
+    together, label = np.concatenate(values), np.repeat(np.arange(len(values)), [len(part) for part in values])
+    rhat, ess = between_runs(together, label)
     moves = ~np.isnan(rhat)  # a value that is the same in all draws of all runs is agreed on
-    least = np.minimum(ess, chain_ess(values, label))
-    return bool((rhat[moves] <= RHAT_LIMIT).all() and (least[moves] >= RESERVE * ESS_LIMIT).all())
+    least = np.minimum(ess, chain_ess(together, label))
+    return bool((rhat[moves] <= RHAT_LIMIT).all() and (least[moves] >= reserve * ESS_LIMIT).all())
 
 
 def log_ratio(forward: FloatArray, backward: FloatArray) -> float:
