@@ -22,10 +22,12 @@ import numpy as np
 
 from ._kernels import bare, dirichlet_row, dot, inlined, jit, log_gamma
 
+WHOLE, FIXED = 1, 3  # kinds of rivals, as in collapse
 PATIENCE = 60
 TINY = 0.1  # a smaller alpha of a row joins the lump that is broken like a stick
 SMALL_LUMP = 0.2  # a larger lump has too many pieces
-RANK_TOTAL = 0.03  # up to this sum of alpha a row is taken for one-hot inside the sampler
+NEAR = 0.01  # times the scale of values: states closer to a threshold are tied with it
+RANK_TOTAL = 0.05  # up to this sum of alpha a row is taken for one-hot inside the sampler
 LEVEL_SHARE = 0.1  # of the sweeps lead all rows of an unvisited state, which costs more than it usually brings
 NEAR_SHARE = 0.5  # of the sweeps lead one of its rows by a label of similar value
 LEAK_LOOKS = 5  # times that a sweep looks whether a row leaks
@@ -48,6 +50,30 @@ def log_below_rank(log_share, V, c):
     for j in range(V.shape[0]):
         below += 1 if V[j] <= c else 0
     return log_share[below]
+
+
+@bare
+def log_below_near(delta, near, V, c):
+    """Log P(p . V <= c) for rows that are nearly one-hot, at a state that may be tied with c but for a small gap.
+
+    A row at a tied state has a second piece u at some other state, above or below c in proportion to their numbers,
+    and P(u <= x) = x^B, B the sum of their alpha. It takes the row to the side of that state if u is large enough
+    beside the gap; distances of states that are not tied are taken for the largest of them.
+    """
+    below = above = 0.0
+    far = near
+    for j in range(V.shape[0]):
+        below += 1.0 if V[j] < c - near else 0.0
+        above += 1.0 if V[j] > c + near else 0.0
+        far = max(far, abs(V[j] - c))
+    others = max(below + above, 1.0)
+    share = below
+    for j in range(V.shape[0]):
+        gap = c - V[j]
+        if abs(gap) <= near:
+            pulled = 1.0 - (max(abs(gap), 1e-300) / far) ** (delta * (below + above))
+            share += 1.0 - pulled * above / others if gap >= 0.0 else pulled * below / others
+    return np.log(share / V.shape[0]) if share > 0.0 else -np.inf
 
 
 @inlined
@@ -79,6 +105,45 @@ def log_below_even(delta, V, c):
     return -np.log(1.0 + above / below * np.exp(delta * S * ((log_both - log_below) / above - log_below / below)))
 
 
+@inlined
+def log_below_stray(delta, alpha, seen, m, V, c):
+    """Log P(w m + (1 - w) V_l <= c), w ~ Beta(mass, B), to first order in B, the sum of the alpha of the labels l.
+
+    Labels have alpha = delta each, the states seen have 0 but for one of them, ``seen``, which has the mass. With n for
+    the mass, P(w <= x) = 1 - exp(-B h(x)), h(x) = -log(1 - x) - x - ... - x^(n-1) / (n - 1), and at the w for which
+    w m + (1 - w) V_l = c, x = 1 - |m - c| / |m - V_l|.
+    """
+    S = V.shape[0]
+    side = 1.0 if m > c else -1.0
+    gap = max(abs(m - c), 1e-9)
+    mass = alpha[seen]
+    first = 1.0 if mass > 1.5 else 0.0
+    second = 0.5 if mass > 2.5 else 0.0
+    third = 1.0 / 3.0 if mass > 3.5 else 0.0
+    labels = others = logs = powers = 0.0
+    for start in range(0, S, 32):
+        product = 1.0
+        for j in range(start, min(start + 32, S)):
+            label = 1.0 if alpha[j] == delta else 0.0
+            labels += label
+            other = label if side * (V[j] - c) <= 0.0 else 0.0
+            size = abs(m - V[j])
+            size = size if size > gap else gap
+            ratio = gap / size
+            ratio = ratio if ratio > 1e-9 else 1e-9
+            ratio = ratio if other > 0.0 else 1.0
+            x = 1.0 - ratio
+            others += other
+            product *= ratio
+            powers += x * (first + x * (second + x * third))
+        logs -= np.log(product)
+    if others == 0.0:
+        return -np.inf if side > 0.0 else 0.0
+    h = max((logs - powers) / others, 1e-13)  # below that it is lost among rounding errors
+    crossed = -others / labels * np.expm1(-delta * labels * h)
+    return np.log(crossed) if side > 0.0 else np.log1p(-crossed)
+
+
 @jit
 def saddle(alpha, V, c, sign):
     """The minimum over 0 < x < X of -sum alpha log(1 + d x) - log x, with d = sign (V - c), X = 1 / max(-d) > 0.
@@ -88,14 +153,14 @@ def saddle(alpha, V, c, sign):
     """
     worst = 0.0
     for j in range(V.shape[0]):
-        worst = max(worst, -sign * (V[j] - c))
+        worst = max(worst, -sign * (V[j] - c) if alpha[j] > 0.0 else 0.0)
     low, high = 0.0, 1.0 / worst
     x = 0.5 * high
     for _ in range(PATIENCE):
         slope = -1.0 / x
         curve = 1.0 / (x * x)
         for j in range(V.shape[0]):
-            d = sign * (V[j] - c)
+            d = sign * (V[j] - c) if alpha[j] > 0.0 else 0.0
             r = d / (1.0 + d * x)
             slope -= alpha[j] * r
             curve += alpha[j] * r * r
@@ -126,7 +191,7 @@ def log_tail(alpha, V, c, sign, h, reach):
     least, most = np.inf, 0.0
     for j in range(V.shape[0]):
         d = sign * (V[j] - c)
-        if d != 0.0:
+        if d != 0.0 and alpha[j] > 0.0:
             r = d / (1.0 + d * x)
             curve += alpha[j] * r * r
             top -= alpha[j] * np.log(1.0 + d * x)
@@ -141,7 +206,7 @@ def log_tail(alpha, V, c, sign, h, reach):
         y = w * np.sinh(v)
         size, angle = -0.5 * np.log(1.0 + (y / x) ** 2), np.arctan(y / x)
         for j in range(V.shape[0]):
-            d = sign * (V[j] - c)
+            d = sign * (V[j] - c) if alpha[j] > 0.0 else 0.0
             e = d * y / (1.0 + d * x)
             size -= 0.5 * alpha[j] * np.log1p(e * e)
             angle += alpha[j] * np.arctan(e)
@@ -165,8 +230,8 @@ def mean_gap(alpha, V, c):
     for j in range(V.shape[0]):
         d = V[j] - c
         total += alpha[j] * d
-        below |= d <= 0.0
-        above |= d > 0.0
+        below |= d <= 0.0 and alpha[j] > 0.0
+        above |= d > 0.0 and alpha[j] > 0.0
     return total, below, above
 
 
@@ -181,7 +246,7 @@ def log_below_contour(alpha, V, c, h, reach):
     if gap > 0.0:
         worst = 0.0
         for j in range(V.shape[0]):
-            worst = max(worst, c - V[j])
+            worst = max(worst, c - V[j] if alpha[j] > 0.0 else 0.0)
         if worst == 0.0:  # only ties at c itself lie below
             return -np.inf
         return min(0.0, log_tail(alpha, V, c, 1.0, h, reach))
@@ -314,20 +379,33 @@ def spread_excess(problem, s, q):
             low, high = min(low, q[k]), max(high, q[k])
     excess = max(high - low - problem.epsilon - problem.slack, 0.0)
     for k in range(problem.first[s], problem.first[s + 1]):
-        if problem.rival[k]:
+        if problem.rival[k] == WHOLE:
             excess += max(q[k] - low + problem.epsilon - problem.slack, 0.0)
     return excess, low
 
 
 @inlined
-def block_log_below(problem, b, V, low, exact):
+def block_log_below(problem, b, V, q, low, exact):
     """Log P that one integrated row of block b stays epsilon below the least valid action."""
     c = (low - problem.epsilon + problem.slack - problem.block_reward[b]) / problem.gamma
     delta = problem.block_delta[b]
+    k = problem.block_row[b]
+    if k >= 0:
+        m = (q[k] - problem.R[k]) / problem.gamma
+        seen = problem.block_seen[b]
+        if not exact:
+            return log_below_stray(delta, problem.block_alpha[b], seen, m, V, c)
+        own, V[seen] = V[seen], m  # for the moment, the state that stands for all that were seen
+        value = log_below_exact(problem.block_alpha[b], V, c)
+        V[seen] = own
+        return value
     if exact:
         return log_below_exact(problem.block_alpha[b], V, c)
     if 0.0 < delta * V.shape[0] <= RANK_TOTAL:
-        return log_below_rank(problem.log_share, V, c)
+        near = NEAR * problem.scale
+        if problem.epsilon > near:  # which keeps thresholds away from the values they are made of
+            return log_below_rank(problem.log_share, V, c)
+        return log_below_near(delta, near, V, c)
     return log_below_even(delta, V, c) if delta > 0.0 else log_below_coarse(problem.block_alpha[b], V, c)
 
 
@@ -339,7 +417,7 @@ def all_terms(problem, V, q, exact, log_below, excess):
         if problem.visited[s]:
             excess[s], low = spread_excess(problem, s, q)
             for b in range(problem.block_first[s], problem.block_first[s + 1]):
-                log_below[b] = block_log_below(problem, b, V, low, exact)
+                log_below[b] = block_log_below(problem, b, V, q, low, exact)
 
 
 @jit
@@ -591,7 +669,7 @@ def settle_same(problem, heat, log_u, p, t, number):
         if s != last and problem.visited[s]:
             t.excess[s], low = spread_excess(problem, s, t.q)
             for b in range(problem.block_first[s], problem.block_first[s + 1]):
-                t.log_below[b] = block_log_below(problem, b, p.V, low, False)
+                t.log_below[b] = block_log_below(problem, b, p.V, t.q, low, False)
             before += state_term(problem, heat, s, p.log_below, p.excess)
             after += state_term(problem, heat, s, t.log_below, t.excess)
         last = s
@@ -626,7 +704,7 @@ def log_likelihood_above(problem, heat, bound, V, q, low, log_below, excess):
     for s in range(V.shape[0]):
         if problem.visited[s]:
             for b in range(problem.block_first[s], problem.block_first[s + 1]):
-                log_below[b] = block_log_below(problem, b, V, low[s], False)
+                log_below[b] = block_log_below(problem, b, V, q, low[s], False)
                 value += block_term(problem, heat, b, log_below[b])
                 if value < bound:
                     return -np.inf
@@ -647,7 +725,7 @@ def sparse_row(alpha, rng, out):
     lump = 0.0
     for j in range(S):
         lump += alpha[j] if alpha[j] < TINY else 0.0
-    if lump > SMALL_LUMP or lump == 0.0:
+    if lump > SMALL_LUMP:
         dirichlet_row(alpha, rng, out)
         return
     heavy = 0.0
@@ -656,9 +734,9 @@ def sparse_row(alpha, rng, out):
         if alpha[j] >= TINY:
             out[j] = np.exp(log_gamma(alpha[j], rng)) if alpha[j] < 1.0 else rng.standard_gamma(alpha[j])
             heavy += out[j]
-    stick = np.exp(log_gamma(lump, rng)) if heavy > 0.0 else 1.0
-    total = heavy + stick
-    stick /= total
+    stick = np.exp(log_gamma(lump, rng)) if lump > 0.0 else 0.0
+    total = heavy + stick if heavy > 0.0 else 1.0
+    stick = stick / total if heavy > 0.0 else 1.0
     if heavy > 0.0:
         for j in range(S):
             out[j] /= total
@@ -764,15 +842,41 @@ def draw_label(row, rng):
 
 
 @bare
-def try_row(problem, heat, k, p, t, rng):
-    """Perturb row k or draw it afresh; tells whether accepted."""
-    remember(p, t, 0, k)
+def vary_row(problem, k, n, p, t, rng):
+    """Perturb row k or draw it afresh, as the n-th row to be proposed."""
+    remember(p, t, n, k)
     number = draw_number(problem.total[k], rng)
     if number == 0:
         fresh_row(problem, k, rng, p.X[k])
     else:
-        perturb_row(problem.alpha[k], t.rows[0], number, rng, t.work, p.X[k])
+        perturb_row(problem.alpha[k], t.rows[n], number, rng, t.work, p.X[k])
+
+
+@bare
+def try_row(problem, heat, k, p, t, rng):
+    """Vary row k; tells whether accepted."""
+    vary_row(problem, k, 0, p, t, rng)
     return settle(problem, heat, 0.0, p, t, 1, follow(problem, p, t, 1), rng)
+
+
+@inlined
+def several_valid(problem, s):
+    """Whether a visited state has more than one valid action."""
+    number = 0
+    for k in range(problem.first[s], problem.first[s + 1]):
+        number += 1 if problem.rival[k] == 0 else 0
+    return number > 1
+
+
+@bare
+def try_valid(problem, heat, s, p, t, rng):
+    """Vary all rows of valid actions of state s together: closeness lets none of them go far alone."""
+    number = 0
+    for k in range(problem.first[s], problem.first[s + 1]):
+        if not problem.rival[k]:
+            vary_row(problem, k, number, p, t, rng)
+            number += 1
+    return settle(problem, heat, 0.0, p, t, number, follow(problem, p, t, number), rng)
 
 
 @bare
@@ -1128,16 +1232,23 @@ def try_shift(problem, heat, few, p, t, rng):
 
 @bare
 def sweep(problem, heat, share, p, t, rng, tally):
-    """Move rows, labels of unvisited states, leaks, tied pairs and many ways at once, each with chance ``share``."""
+    """Move rows alone and together, labels of unvisited states, leaks, tied pairs and many ways at once.
+
+    Each with chance ``share``.
+    """
     S = p.V.shape[0]
     p.like[0] = log_likelihood(problem, heat, p.log_below, p.excess)
     for s in range(S):
         first, last = problem.first[s], problem.first[s + 1]
         for k in range(first, last):
-            if rng.random() < share:
+            if problem.rival[k] != FIXED and rng.random() < share:
                 tally[0] += 1
                 tally[1] += try_row(problem, heat, k, p, t, rng)
-        if not problem.visited[s] and S > 1:
+        if problem.visited[s]:
+            if several_valid(problem, s) and rng.random() < share:
+                tally[0] += 1
+                tally[1] += try_valid(problem, heat, s, p, t, rng)
+        elif S > 1:
             if rng.random() < share * LEVEL_SHARE:
                 tally[0] += 1
                 tally[1] += try_level(problem, heat, s, p, t, rng)
@@ -1295,7 +1406,7 @@ def row_below(alpha, V, c, rng, out):
         tries += 1
         top = -np.inf
         for j in range(V.shape[0]):
-            out[j] = log_gamma(alpha[j], rng) - np.log(1.0 + (V[j] - c) * x)
+            out[j] = log_gamma(alpha[j], rng) - np.log(1.0 + (V[j] - c) * x) if alpha[j] > 0.0 else -np.inf
             top = max(top, out[j])
         total = sum_gap = 0.0
         for j in range(V.shape[0]):
@@ -1306,6 +1417,61 @@ def row_below(alpha, V, c, rng, out):
             for j in range(V.shape[0]):
                 out[j] /= total
             return tries
+
+
+@jit
+def stray_row(problem, b, proportions, V, q, low, rng, out):
+    """Draw the whole of a row below its threshold from the proportions among the states seen; block b is its rest.
+
+    If what was seen is worth m > c, the share y = 1 - w of the other states is at least r, that with which the least of
+    them would do. It is Beta(B, n) there: y = r^U, kept with chance ((1 - y) / (1 - r))^(n-1) y^B. Then the row must
+    turn out below. Returns the number of tries.
+    """
+    alpha, seen, reward = problem.block_alpha[b], problem.block_seen[b], problem.block_reward[b]
+    m = (q - reward) / problem.gamma
+    c = (low - problem.epsilon + problem.slack - reward) / problem.gamma
+    tries = 0
+    if m <= c:
+        values = V.copy()
+        values[seen] = m
+        tries = row_below(alpha, values, c, rng, out)
+        share = out[seen]
+    else:
+        least, B = np.inf, 0.0
+        for j in range(V.shape[0]):
+            if alpha[j] > 0.0 and j != seen:
+                least = min(least, V[j])
+                B += alpha[j]
+        r = (m - c) / (m - least)
+        while True:
+            tries += 1
+            y = r ** rng.random()
+            while rng.random() > ((1.0 - y) / (1.0 - r)) ** (alpha[seen] - 1.0) * y**B:
+                y = r ** rng.random()
+            value = labels_row(alpha, seen, y, V, rng, out)
+            if (1.0 - y) * m + value <= c:
+                break
+        share = 1.0 - y
+    out[seen] = 0.0
+    for j in range(out.shape[0]):
+        out[j] += share * proportions[j]
+    return tries
+
+
+@jit
+def labels_row(alpha, seen, size, V, rng, out):
+    """Fill ``out`` with ``size`` times a Dirichlet draw over the states not seen; returns out . V."""
+    top = -np.inf
+    for j in range(out.shape[0]):
+        out[j] = log_gamma(alpha[j], rng) if alpha[j] > 0.0 and j != seen else -np.inf
+        top = max(top, out[j])
+    total = 0.0
+    for j in range(out.shape[0]):
+        out[j] = np.exp(out[j] - top)
+        total += out[j]
+    for j in range(out.shape[0]):
+        out[j] *= size / total
+    return dot(out, V)
 
 
 @jit
@@ -1329,4 +1495,9 @@ def fill_models(problem, kept, below, X, V, q, alpha, R, rng, T):
                     tries += row_below(alpha[s, a], V[n], c, rng, T[n, s, a])
                 else:
                     dirichlet_row(alpha[s, a], rng, T[n, s, a])
+            for b in range(problem.block_first[s], problem.block_first[s + 1]):
+                k = problem.block_row[b]
+                if k >= 0:
+                    rows += 1
+                    tries += stray_row(problem, b, X[n, k], V[n], q[n, k], low, rng, T[n, s, np.argmax(kept[s] == k)])
     return rows, tries

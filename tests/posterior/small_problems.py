@@ -37,6 +37,7 @@ SOME = {(0, 0): (1, 3, 2), (1, 1): (0, 2, 3)}
 SEVERAL = {(0, 0): (1, 3, 2), (0, 1): (0, 4, 1), (1, 1): (0, 2, 3)}
 DATA = {(0, 0): (1, 2, 5), (0, 1): (3, 1, 1), (1, 1): (0, 2, 3), (1, 0): (1, 1, 0)}
 UNJUDGED = {**SOME, (2, 0): (4, 0, 1), (2, 1): (0, 1, 0)}  # nobody vouches for what was done in state 2
+LITTLE = {**ONE, (0, 1): (0, 0, 1), (1, 0): (0, 3, 0), (2, 1): (1, 1, 0)}  # what is rejected was seen a few times
 DATA_VALID = [[True, False], [False, True], [False, False]]
 
 PROBLEMS = [
@@ -56,6 +57,13 @@ PROBLEMS = [
         admissible=np.array([[True, True], [False, True], [True, True]]),
     ),
     small("data without a valid action, delta .05", UNJUDGED, epsilon=0.1, delta=0.05, valid=DATA_VALID),
+    small(
+        "invalid with little data, delta .05",
+        LITTLE,
+        epsilon=0.05,
+        delta=0.05,
+        valid=[[True, False], [False, True], [True, False]],
+    ),
 ]
 
 

@@ -1,5 +1,7 @@
 """Each kernel of the collapsed sampler against its slow twin, and the moves against drift from exact draws."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -55,10 +57,10 @@ def test_probability_below_at_the_ends():
     assert log_probability_below([0.5, 0.5], [1.0, 2.0], 1.0) == -np.inf
 
 
-def fast(alpha, V, c):
+def fast(alpha, V, c, near=0.0):
     """What the sampler uses for alpha that are all the same."""
     if alpha.sum() <= kernel.RANK_TOTAL:
-        return np.log((c >= V).mean())
+        return oracle.log_below_near(alpha[0], near, V, c)
     if alpha.sum() <= SMALL_TOTAL:
         return kernel.log_below_even(alpha[0], V, c)
     return kernel.log_below_coarse(alpha, V, c)
@@ -67,11 +69,115 @@ def fast(alpha, V, c):
 def test_the_fast_approximation_is_close():
     """The final weights remove what is left."""
     rng = np.random.default_rng(9)
-    for delta, bound in ((0.001, 0.1), (0.002, 0.005), (0.01, 0.15), (0.05, 0.01), (1.0, 0.01)):
+    for delta, bound in ((0.001, 0.1), (0.0021, 0.005), (0.01, 0.15), (0.05, 0.01), (1.0, 0.01)):
         for _ in range(50):
             V = rng.uniform(60, 120, 25)
             alpha, c = np.full(25, delta), rng.uniform(V.min(), V.max())
             assert abs(fast(alpha, V, c) - log_probability_below(alpha, V, c)) < bound
+
+
+def test_values_that_are_nearly_tied_with_the_threshold_are_decided_by_what_else_a_row_has():
+    """Half of the values lie 1e-2 to 1e-12 from c; counting them on their side of it would be off by 0.2 and more."""
+    rng, worst = np.random.default_rng(5), 0.0
+    for _ in range(100):
+        V = rng.uniform(60, 120, 25)
+        alpha, c = np.full(25, 0.001), rng.uniform(70, 110)
+        V[:12] = c + rng.choice([-1, 1]) * 10 ** rng.uniform(-12, -2, 12)
+        ours = kernel.log_below_near(0.001, 0.03, V, c)
+        exact = log_probability_below(alpha, V, c)
+        assert abs(ours - exact) < 0.1
+        assert ours == pytest.approx(oracle.log_below_near(0.001, 0.03, V, c), rel=1e-9)
+        worst = max(worst, abs(np.log((c >= V).mean()) - exact))
+    assert worst > 0.2
+
+
+def stray_case(rng):
+    """A row of which states 0 to 2 were seen, n times in all: alpha with all n at state 1, the value m, V and c."""
+    n, V = rng.integers(1, 5), rng.uniform(60, 120, 30)
+    alpha = np.concatenate([[0.0, n, 0.0], np.full(27, 0.001)])
+    return alpha, V[:3] @ rng.dirichlet(np.ones(3)), V, rng.uniform(V.min(), V.max())
+
+
+def test_the_fast_approximation_of_rows_seen_a_few_times_is_close():
+    """Against the contour integral over the labels and the states seen, as one state of value m."""
+    rng = np.random.default_rng(8)
+    sides = []
+    for _ in range(400):
+        alpha, m, V, c = stray_case(rng)
+        ours = kernel.log_below_stray(0.001, alpha, 1, m, V, c)
+        if np.isfinite(ours):
+            sides.append(m > c)
+            exact = log_probability_below(np.append(alpha[alpha > 0], 0.0), np.append(np.append(m, V[3:]), V[0]), c)
+            assert abs(ours - exact) < 0.15
+            assert ours == pytest.approx(oracle.log_below_stray(0.001, alpha, 1, m, V, c), abs=1e-8)
+    assert 50 < sum(sides) < len(sides) - 50
+
+
+def test_a_row_seen_a_few_times_is_below_as_often_as_simulated():
+    """The exact probability inside the kernels, against Dirichlet rows with given proportions of the states seen."""
+    rng, problem = np.random.default_rng(2), problem_with_rivals()
+    particles = Particles.room(problem, 1)
+    kernel.draw_particles(problem, rng, particles.X)
+    kernel.complete_particles(problem, True, *particles)
+    V, q = particles.V[0], particles.q[0]
+    compared = 0
+    for b in np.flatnonzero(problem.block_row >= 0):
+        k = problem.block_row[b]
+        s, seen = problem.state[k], problem.alpha[k] > 0
+        low = min(q[i] for i in range(problem.first[s], problem.first[s + 1]) if not problem.rival[i])
+        full = np.where(seen, problem.alpha[k], 0.05)  # more of the labels than in the problem: rare otherwise
+        told = problem._replace(block_alpha=np.where(problem.block_alpha == 0.001, 0.05, problem.block_alpha))
+        ours = np.exp(kernel.block_log_below(told, b, V, q, low, True))
+        shares = rng.dirichlet(np.append(full[~seen], full[seen].sum()), 40_000)
+        rows = np.where(seen, shares[:, -1:] * particles.X[0, k], 0.0)
+        rows[:, ~seen] = shares[:, :-1]
+        share = (problem.R[k] + problem.gamma * rows @ V <= low - problem.epsilon).mean()
+        assert ours == pytest.approx(share, abs=4.5 * np.sqrt(share * (1 - share) / 40_000) + 1e-4)
+        compared += 0.01 < share < 0.99
+    assert compared >= 2
+    np.testing.assert_array_equal(V, particles.V[0])
+
+
+def one_stray(delta, n):
+    """A state 0 whose rejected action was seen n times, leading to 1 and 2; six states."""
+    N = np.zeros((6, 2, 6))
+    N[0, 0, 3] = 9
+    N[0, 1, 1:3] = 1, n - 1
+    task = bitl.Task(reward=np.zeros(6), discount=0.5)
+    valid = np.zeros((6, 2), dtype=bool)
+    valid[0, 0] = True
+    return collapse(N + delta, task, bitl.ExpertActions(valid), 0.0)[0]
+
+
+@pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("c", [0.45, 0.75])
+def test_rows_seen_a_few_times_are_filled_from_their_conditional_distribution(c, n):
+    """Against Dirichlet rows with the same proportions of the states seen, of which those below c are taken."""
+    rng, problem = np.random.default_rng(7), one_stray(0.02, n)
+    V, D = np.array([0.1, 0.5, 0.6, 0.9, 0.3, 0.8]), np.array([0.0, 0.3, 0.7, 0.0, 0.0, 0.0])
+    m = D @ V  # 0.57, above one c and below the other
+    rows = np.empty((4000, 6))
+    for row in rows:
+        kernel.stray_row(problem, 0, D, V, problem.gamma * m, problem.gamma * c, rng, row)
+    shares = rng.dirichlet([n + 0.04, 0.02, 0.02, 0.02, 0.02], 2_000_000)
+    whole = shares[:, :1] * D
+    whole[:, [0, 3, 4, 5]] = shares[:, 1:]
+    whole = whole[whole @ V <= c]
+    np.testing.assert_allclose(rows.sum(axis=1), 1.0)
+    assert (rows @ V).max() <= c + 1e-9
+    np.testing.assert_allclose(rows[:, 1] / rows[:, 2], 3 / 7)
+    ours, theirs = (np.concatenate([x, x**2, x > 1e-4, (x @ V < 0.9 * c)[:, None]], axis=1) for x in (rows, whole))
+    error = np.sqrt(ours.var(axis=0) / len(ours) + theirs.var(axis=0) / len(theirs)) + 1e-9
+    assert np.abs((ours.mean(axis=0) - theirs.mean(axis=0)) / error).max() < 4.5
+
+
+def test_filling_rows_that_must_stray_takes_few_tries_however_small_delta_is():
+    rng, problem, row = np.random.default_rng(7), one_stray(1e-6, 4), np.empty(6)
+    V, D = np.array([0.1, 0.5, 0.6, 0.9, 0.3, 0.8]), np.array([0.0, 0.3, 0.7, 0.0, 0.0, 0.0])
+    given = D, V, problem.gamma * (D @ V), problem.gamma * 0.45
+    assert np.mean([kernel.stray_row(problem, 0, *given, rng, row) for _ in range(200)]) < 10
+    ours = kernel.log_below_stray(1e-6, problem.block_alpha[0], problem.block_seen[0], D @ V, V, 0.1 + 1e-3)
+    assert ours == pytest.approx(np.log(1e-6 * (1e-3 / 0.47) ** 4 / 4), abs=0.01)  # one label, and h(x) = x^4 / 4
 
 
 @pytest.mark.parametrize("c", [0.15, 0.4, 0.8])
@@ -125,17 +231,31 @@ def test_sparse_rows_have_the_dirichlet_distribution(alpha, even):
     assert np.abs((a.mean(axis=0) - b.mean(axis=0)) / error).max() < 4.5
 
 
-def gridworld_problem():
+def gridworld_problem(epsilon=3.0):
     world = bitl.worlds.gridworld()
-    expert = bitl.ExpertActions.epsilon_optimal(world.T, world.task, 3.0)
+    expert = bitl.ExpertActions.epsilon_optimal(world.T, world.task, epsilon)
     batch = batch_by_coverage(world, expert, np.random.default_rng(0), coverage=0.4, per_action=10)
-    return collapse(batch.counts.N + 0.001, world.task, bitl.ExpertActions.observed(batch), 3.0)[0]
+    return collapse(batch.counts.N + 0.001, world.task, bitl.ExpertActions.observed(batch), epsilon)[0]
 
 
+def problem_with_rivals(seed=0):
+    """Twelve states of which ten were visited; rejected actions were seen never, once, a few times or often."""
+    rng = np.random.default_rng(seed)
+    rejected = [0, 1, 1, 2, 2, 3, 4, 6, 9, 0, 0, 0]
+    visits = np.stack([rng.integers(5, 20, 12), rng.integers(5, 20, 12), rejected], axis=1)
+    visits[10:] = 0
+    N = np.array([[rng.multinomial(n, rng.dirichlet(np.full(12, 0.2))) for n in row] for row in visits])
+    valid = np.repeat([[True, True, False]], 12, axis=0)
+    valid[10:] = False
+    task = bitl.Task(reward=rng.uniform(0, 1, 12), discount=0.9)
+    return collapse(N + 0.001, task, bitl.ExpertActions(valid), 0.1)[0]
+
+
+@pytest.mark.parametrize("make", [gridworld_problem, partial(gridworld_problem, 0.0), problem_with_rivals])
 @pytest.mark.parametrize("beta", [0.5, 5.0])
-def test_what_chains_carry_along_equals_what_is_computed_anew(beta):
+def test_what_chains_carry_along_equals_what_is_computed_anew(beta, make):
     """Rank-1 updates, policy switches and early exits leave the same particle as planning from scratch."""
-    problem = gridworld_problem()
+    problem = make()
     rng = np.random.default_rng(1)
     particles = Particles.room(problem, 12)
     kernel.draw_particles(problem, rng, particles.X)
@@ -149,7 +269,8 @@ def test_what_chains_carry_along_equals_what_is_computed_anew(beta):
         np.testing.assert_allclose(particles.V[n], V, rtol=1e-9)
         np.testing.assert_allclose(particles.q[n], q, rtol=1e-9)
         np.testing.assert_allclose(particles.q[n][particles.policy[n]], V, rtol=1e-9)
-        excess, logs = oracle.terms(problem, particles.V[n], particles.q[n], fast)
+        near = kernel.NEAR * problem.scale if problem.epsilon == 0 else 0.0
+        excess, logs = oracle.terms(problem, particles.V[n], particles.q[n], partial(fast, near=near))
         np.testing.assert_allclose(particles.excess[n], excess, atol=1e-8)
         np.testing.assert_allclose(particles.log_below[n], logs, atol=1e-8)
         assert out[n] == pytest.approx(oracle.log_target(problem, beta, excess, logs), rel=1e-9)
@@ -214,13 +335,19 @@ def test_too_many_switches_are_planned_from_scratch(monkeypatch):
     np.testing.assert_allclose(p.H[:, : len(q)], (p.X @ G).T, atol=1e-8)
 
 
+def kept_rows(problem, layout, T):
+    """What is kept of models: rows, or their proportions among the states seen."""
+    rows = np.where(problem.alpha > 0, T[:, layout.kept >= 0], 0.0)
+    return rows / rows.sum(axis=2, keepdims=True)
+
+
 def moved(problem, change, seed=5):
     """z-scores of V and of rows after sweeps from exact draws, under a kernel that was told a changed problem."""
     exact = exact_draws(problem)
     true, layout = collapse(problem.counts.N + problem.delta, problem.task, problem.expert, problem.epsilon)
     told = change(true)
     particles = Particles.room(true, len(exact))
-    particles.X[:] = exact.T[:, layout.kept >= 0]
+    particles.X[:] = kept_rows(true, layout, exact.T)
     kernel.complete_particles(true, False, *particles)
 
     def columns():
@@ -253,6 +380,18 @@ def test_broken_kernels_are_caught(name):
     assert np.abs(moved(PROBLEMS[4], BROKEN[name])).max() > 6
 
 
+def seen_once_more(problem):
+    """Rows of rejected actions with little data are taken to have been seen once more."""
+    b = np.flatnonzero(problem.block_row >= 0)
+    alpha = problem.block_alpha.copy()
+    alpha[b, problem.block_seen[b]] += 1.0
+    return problem._replace(block_alpha=alpha)
+
+
+def test_little_data_counted_wrongly_is_caught():
+    assert np.abs(moved(PROBLEMS[9], seen_once_more)).max() > 6
+
+
 def test_weights():
     log_w = np.log([1.0, 1.0, 2.0])
     assert effective(log_w) == pytest.approx(16 / 6)
@@ -268,7 +407,7 @@ def alone(problem, move, change=lambda true: true, draws=2500):
     true, layout = collapse(problem.counts.N + problem.delta, problem.task, problem.expert, problem.epsilon)
     told = change(true)
     particles = Particles.room(true, len(exact))
-    particles.X[:] = exact[:, layout.kept >= 0]
+    particles.X[:] = kept_rows(true, layout, exact)
     kernel.complete_particles(true, False, *particles)
     rows = particles.X.reshape(len(exact), -1)
 

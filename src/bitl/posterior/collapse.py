@@ -29,9 +29,23 @@ formula). If the mean :math:`\sum \alpha d` is negative, :math:`1 - F` is comput
 of which the first term alone, the share of the states at or below :math:`c`, is enough inside the sampler at the
 usual :math:`\delta = 0.001`.
 
-**Rivals.** A rejected row that has data is nearly a point, its :math:`F` nearly a step and as costly as all others
+**Rivals.** A rejected row that has much data is nearly a point, its :math:`F` nearly a step and as costly as all others
 together. Such rows are kept instead: they take no part in planning, and :math:`(q - m + \epsilon)_+` joins the missed
 closeness of their state. Moving one changes no value, so it is cheap.
+
+**Strays.** Of a rejected row with little data, seen :math:`n` times, only the proportions :math:`D` among the states
+seen are kept; how much of it strays from there, and where to, is integrated out. By the aggregation property of the
+Dirichlet the row is :math:`p = w D + (1 - w) L` with independent :math:`D`, :math:`w \sim \mathrm{Beta}(n, B)` and
+:math:`L \sim \mathrm{Dir}(\delta, \dots, \delta)`, :math:`B = \sum \delta` over the states not seen. Given :math:`D`
+its :math:`F` is therefore that of a row with one state of value :math:`D \cdot V` and :math:`\alpha = n` in place of
+those seen. (Kept whole, such a row holds the values of its state: if what was seen is too good, it must stray, and by
+how much is tied to them.) To first order in :math:`B`, with labels :math:`l` uniform among the states not seen,
+
+.. math:: P(w \le x) = 1 - e^{-B h(x)}, \qquad h(x) = \int_0^x \frac{u^{n-1}}{1 - u}\, du
+          = -\log(1 - x) - \sum_{i < n} \frac{x^i}{i} ,
+
+at the :math:`x` for which :math:`x\, D \cdot V + (1 - x) V_l = c`; :math:`h` is averaged over the labels on the other
+side of :math:`c`.
 
 **Ties.** At small :math:`\delta` rows are nearly one-hot, so values that differ by less than rounding error are
 common, and at :math:`\epsilon = 0` whether such a tie satisfies a constraint would be decided by noise. A miss
@@ -52,6 +66,9 @@ from ..constraints import TOLERANCE
 from ..expert import ExpertActions
 from ..task import Task
 
+STRAY_MASS = 4.5  # of rivals with fewer data than this only the states seen are kept; the kernel knows h to n = 4
+STRAY_REST = 0.12  # sum of alpha of the states not seen up to which that is done: the approximation is of first order
+WHOLE, STRAYS, FIXED = 1, 2, 3  # rivals: kept whole; only the states seen; of which there is one, so nothing moves
 SMALL_TOTAL = 0.3  # up to this sum of alpha the first-order formula is used inside the sampler
 
 
@@ -69,7 +86,7 @@ class Problem(NamedTuple):
     alpha: FloatArray  #: ``[K, S]`` of the kept rows
     total: FloatArray  #: ``[K]`` sums of alpha
     R: FloatArray  #: ``[K]``
-    rival: BoolArray  #: ``[K]`` rows with data of rejected actions
+    rival: IntArray  #: ``[K]`` what a row of a rejected action is, 0 for others: ``WHOLE``, ``STRAYS`` or ``FIXED``
     ties: IntArray  #: ``[n, 3]`` a state, and two unvisited ones to which valid actions of it lead most often
     leaky: IntArray  #: ``[n]`` rows of valid actions at visited states
     leak_floor: FloatArray  #: ``[K]`` from this probability on a way without data is open
@@ -80,6 +97,8 @@ class Problem(NamedTuple):
     block_delta: FloatArray  #: ``[B]`` the alpha of a block where all are the same and small, else 0
     block_reward: FloatArray  #: ``[B]``
     block_count: FloatArray  #: ``[B]`` rows in the block
+    block_row: IntArray  #: ``[B]`` the kept row of which a block is the rest, or -1
+    block_seen: IntArray  #: ``[B]`` the state at which ``block_alpha`` has all that is kept of such a row
 
 
 class Layout(NamedTuple):
@@ -99,15 +118,21 @@ def collapse(alpha: FloatArray, task: Task, expert: ExpertActions, epsilon: floa
     rival = rejected & (np.ptp(alpha, axis=2) > 0)  # without data all alpha of a row are delta
     keep = np.where(visited[:, None], expert.valid | rival, allowed)
     below = rejected & ~rival
+    strays, part = _strays(alpha, rival)
     kept = np.where(keep, np.cumsum(keep).reshape(S, A) - 1, -1)
     blocks: dict[tuple[int, float, bytes], list[int]] = {}
-    for s, a in np.argwhere(below):
-        blocks.setdefault((int(s), float(R[s, a]), alpha[s, a].tobytes()), []).append(int(a))
+    for s, a in np.argwhere(below | strays):
+        same = f"{a}".encode() if strays[s, a] else alpha[s, a].tobytes()  # strays have a block each
+        blocks.setdefault((int(s), float(R[s, a]), same), []).append(int(a))
     where = [(key[0], actions[0]) for key, actions in blocks.items()]
     block_s = np.array([s for s, _ in where], dtype=np.int64)
     block_a = np.array([a for _, a in where], dtype=np.int64)
-    block_alpha = np.ascontiguousarray(alpha[block_s, block_a])
-    even = np.ptp(block_alpha, axis=1) == 0
+    stray, block_alpha, block_part = (x[block_s, block_a] for x in (strays, alpha, part))
+    block_delta = block_alpha.min(axis=1)
+    even = stray | ((np.ptp(block_alpha, axis=1) == 0) & (S * block_delta <= SMALL_TOTAL))
+    seen = block_part.argmax(axis=1)
+    block_alpha[stray] -= block_part[stray]
+    block_alpha[stray, seen[stray]] = block_part[stray].sum(axis=1)
     leaky = (visited[:, None] & ~rival)[keep]
     floor = 0.01 / np.maximum(alpha[keep].sum(axis=1), 10.0)
     value_range = float(np.ptp(R[allowed]) / (1 - task.discount)) or 1.0
@@ -120,20 +145,22 @@ def collapse(alpha: FloatArray, task: Task, expert: ExpertActions, epsilon: floa
         visited=visited,
         first=_starts(keep.sum(axis=1)),
         state=np.nonzero(keep)[0],
-        alpha=np.ascontiguousarray(alpha[keep]),
-        total=np.ascontiguousarray(alpha[keep].sum(axis=1)),
+        alpha=np.ascontiguousarray(part[keep]),
+        total=np.ascontiguousarray(part[keep].sum(axis=1)),
         R=np.ascontiguousarray(R[keep]),
-        rival=np.ascontiguousarray(rival[keep]),
+        rival=(rival.astype(np.int64) + strays + (strays & ((part > 0).sum(axis=2) == 1)))[keep],
         ties=_ties(alpha, expert),
         leaky=np.flatnonzero(leaky),
         leak_floor=floor,
         leak_log_odds=_leak_log_odds(alpha[keep], floor),
         log_share=np.concatenate([[-np.inf], np.log(np.arange(1, S + 1) / S)]),
         block_first=_starts(np.bincount(block_s, minlength=S)),
-        block_alpha=block_alpha,
-        block_delta=np.where(even & (S * block_alpha[:, 0] <= SMALL_TOTAL), block_alpha[:, 0], 0.0),
+        block_alpha=np.ascontiguousarray(block_alpha),
+        block_delta=np.where(even, block_delta, 0.0),
         block_reward=np.ascontiguousarray(R[block_s, block_a]),
         block_count=np.array([len(actions) for actions in blocks.values()], dtype=np.float64),
+        block_row=np.where(stray, kept[block_s, block_a], -1).astype(np.int64),
+        block_seen=seen,
     )
     return problem, Layout(kept.astype(np.int64), below, np.ascontiguousarray(alpha), R)
 
@@ -150,6 +177,14 @@ def log_probability_below(alpha: Any, V: Any, threshold: float) -> float:
 
     a, v = (np.ascontiguousarray(x, dtype=np.float64) for x in (alpha, V))
     return float(log_below_exact(a, v, float(threshold)))
+
+
+def _strays(alpha: FloatArray, rival: BoolArray) -> tuple[BoolArray, FloatArray]:
+    """Rivals of which only the states seen are kept ``[S, A]``, and the alpha of what is kept of every row."""
+    unseen = alpha == alpha.min(axis=2, keepdims=True)
+    rest = np.where(unseen, alpha, 0.0).sum(axis=2)
+    strays = rival & (rest <= STRAY_REST) & (alpha.sum(axis=2) - rest <= STRAY_MASS)
+    return strays, np.where(strays[:, :, None] & unseen, 0.0, alpha)
 
 
 def _starts(sizes: Any) -> IntArray:

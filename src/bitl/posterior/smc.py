@@ -7,13 +7,14 @@ led to the constrained posterior through
           - \frac{\beta}{\sigma} \sum_s e_s, \qquad t = \frac{\beta}{1 + \beta}, \quad
           \beta: 0 \to \infty,
 
-where :math:`e_s = (M_s - m_s - \epsilon)_+ + \sum (q - m_s + \epsilon)_+`, the sum over rivals, and each
+where :math:`e_s = (M_s - m_s - \epsilon)_+ + \sum (q - m_s + \epsilon)_+`, the sum over rivals kept whole, and each
 :math:`\beta` chosen so that the weights :math:`f_{\beta'} / f_\beta` keep four fifths of the particles effective;
 the product of their means estimates the evidence, the probability under the Dirichlets that the experts are
 :math:`\epsilon`-optimal. After each step the particles are resampled and every one makes a few sweeps of moves.
 
 A move draws :math:`x \sim \mathrm{Multinomial}(n, p)` and :math:`p' \sim \mathrm{Dir}(\alpha + x)` for one row, which
-is reversible under :math:`\mathrm{Dir}(\alpha)` for any :math:`n`, so the acceptance ratio is :math:`f(p') / f(p)`.
+is reversible under :math:`\mathrm{Dir}(\alpha)` for any :math:`n`, so the acceptance ratio is :math:`f(p') / f(p)`;
+another does that for all valid rows of a state.
 In an unvisited state, whose value is the best of several nearly one-hot rows, two more moves are *led by labels*:
 with :math:`\ell \sim p` and :math:`p' \sim \mathrm{Dir}(\alpha + e_{\ell'})` any proposal :math:`h(\ell' \mid \ell;
 V)` is right after the correction :math:`\alpha_{\ell'} h(\ell \mid \ell'; V') / (\alpha_\ell h(\ell' \mid \ell; V))`.
