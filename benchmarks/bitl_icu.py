@@ -1,7 +1,8 @@
 """BITL at the size of the ICU study: 36 states, 4 actions, about 9,400 transitions, rejected rows with data.
 
-``python -m benchmarks.bitl_icu [rounds]``. The experts take a valid action in 94 % of the cases and any action in
-the rest; an action is valid if it was taken in at least 5 % of the visits, as in the paper's ICU study.
+``python -m benchmarks.bitl_icu [rounds] [transitions]``: transitions that ``bitl icu build`` wrote, at epsilon 5 as in
+the paper's ICU study, or made up, if none are given: then the experts take a valid action in 94 % of the cases and any
+action in the rest. An action is valid if it was taken in at least 5 % of the visits.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import numpy as np
 
 import bitl
 from bitl import worlds
+from bitl.icu import read_transitions
 
 from .timing import show
 
 STAYS, HOURS = 83, 113
 
 
-def problem() -> tuple[worlds.World, float, bitl.Transitions, bitl.ExpertActions]:
+def made_up() -> tuple[bitl.Task, float, bitl.Transitions]:
     rng = np.random.default_rng(0)
     world = worlds.randomworld(rng, num_states=36, num_actions=4, successors=6)
     epsilon = bitl.epsilon_for_stochastic_share(world.T, world.task, 0.4)
@@ -34,17 +36,22 @@ def problem() -> tuple[worlds.World, float, bitl.Transitions, bitl.ExpertActions
         state = following
     flat = [np.concatenate(column) for column in zip(*columns, strict=True)]
     batch = bitl.Transitions(*flat, num_states=36, num_actions=4, labels=world.task.labels)
-    return world, epsilon, batch, bitl.ExpertActions.at_least(batch, share=0.05)
+    return world.task, epsilon, batch
 
 
-def main(rounds: int = 10_000) -> None:
+def stays(path: str) -> tuple[bitl.Task, float, bitl.Transitions]:
+    found = read_transitions(path)
+    task = bitl.Task(reward=found.scheme.reward("standard"), discount=0.95, labels=found.transitions.labels)
+    return task, 5.0, found.transitions
+
+
+def main(rounds: int = 10_000, transitions: str | None = None) -> None:
     """Measure and print."""
-    world, epsilon, batch, expert = problem()
+    task, epsilon, batch = stays(transitions) if transitions else made_up()
+    expert = bitl.ExpertActions.at_least(batch, share=0.05)
     rivals = int(((batch.counts.visits > 0) & ~expert.valid).sum())
     begin, cpu = time.perf_counter(), time.process_time()
-    posterior = bitl.sample_bitl(
-        batch, task=world.task, epsilon=epsilon, expert=expert, draws=4000, seed=0, rounds=rounds
-    )
+    posterior = bitl.sample_bitl(batch, task=task, epsilon=epsilon, expert=expert, draws=4000, seed=0, rounds=rounds)
     wall, cpu = time.perf_counter() - begin, time.process_time() - cpu
     found = posterior.diagnostics()
     show(
@@ -60,4 +67,4 @@ def main(rounds: int = 10_000) -> None:
 
 
 if __name__ == "__main__":
-    main(*(int(word) for word in sys.argv[1:]))
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000, sys.argv[2] if len(sys.argv) > 2 else None)
