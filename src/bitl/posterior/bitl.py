@@ -77,7 +77,7 @@ def sample_bitl(
         Independent runs: what R-hat and the effective draws are judged by.
     rounds
         For ``"tempering"``: the length of each run, at least twice its draws. By default runs go on until R-hat,
-        effective draws and log evidence are good, or 27,000 rounds have been made; a single run makes them all.
+        effective draws and log evidence are good, or 60,000 rounds have been made; a single run makes 27,000.
     particles
         For ``"smc"``: the size of each population, at least the draws of a run; 1,000 by default.
     init

@@ -21,7 +21,7 @@ each step, and leaves one particle at each of them to start from.
 Unless told how many rounds to make, the runs go on until they agree: at each of :data:`CHECKPOINTS` V* at the draws
 so far is judged as in :mod:`bitl.posterior.diagnostics`, and the log evidence by its spread over the runs. If they
 look good they are weighed, exact over approximate :math:`F`, and judged again as they would be returned. (A single run
-has nothing to agree with and goes on to the last.)
+has nothing to agree with and makes :data:`ALONE` rounds.)
 
 The evidence is a product of ratios between neighbours. Each is the root :math:`c = \log Z_{l+1} / Z_l` of Bennett's
 equation, which has the least variance among those that use both sides; with :math:`\sigma` the logistic function,
@@ -49,7 +49,8 @@ START_SHARE = 0.6  # of the particles, that each step of the temperature keeps e
 ROUND_SHARES = ((0.35, 0.25), (1.5, 1.0), (np.inf, 0.4))  # up to which beta, and share of a sweep a round makes there
 BURN_IN = 0.1  # of the rounds, where their number is given
 # rounds after which runs may have agreed
-CHECKPOINTS = (2000, 2500, 3000, 3600, 4500, 5600, 7000, 8700, 11_000, 14_000, 17_500, 22_000, 27_000)
+CHECKPOINTS = (2000, 2500, 3000, 3600, 4500, 5600, 7000, 8700, 11_000, 14_000, 17_500, 22_000, 27_000, 40_000, 60_000)
+ALONE = 27_000  # rounds of a single run, which has nothing to agree with
 FIRST_ROUNDS = 500  # not used where runs go on until they agree
 KEPT = 500  # particles of each run, at least: draws are chosen from them, and runs found to agree by them
 RESERVE = 1.25  # times the effective draws that are wanted, before those that would be returned are looked at
@@ -192,7 +193,8 @@ def run_tempering(
     progress: Callable[[float], None],
 ) -> list[TemperingRun]:
     """Do independent runs of so many draws each; without ``rounds``, until they agree."""
-    checkpoints: Sequence[int] = CHECKPOINTS if rounds is None else (rounds,)
+    until = CHECKPOINTS if len(generators) > 1 else (ALONE,)
+    checkpoints: Sequence[int] = until if rounds is None else (rounds,)
     checkpoints = sorted({max(point, 2 * max(sizes)) for point in checkpoints})
     burn_in = FIRST_ROUNDS if rounds is None else int(BURN_IN * checkpoints[0])
     keep = to_keep(sizes)
