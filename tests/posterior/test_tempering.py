@@ -144,6 +144,23 @@ def test_runs_go_on_until_they_agree(monkeypatch):
     assert bitl.sample_bitl(problem.counts, draws=40, seed=0, **problem.arguments()).info["rounds"] == 300
 
 
+def test_runs_whose_last_weights_disagree_go_on(monkeypatch):
+    """They agree at the first checkpoint, but not by the evidence that they would return."""
+    problem, weigh, evidences = PROBLEMS[4], tempering.Chains.weigh, iter(range(1000))
+    monkeypatch.setattr(tempering, "CHECKPOINTS", (1600, 1700))
+    options = {"draws": 400, "seed": 0, **problem.arguments()}
+    assert bitl.sample_bitl(problem.counts, **options).info["rounds"] == 1600
+    monkeypatch.setattr(
+        tempering.Chains, "weigh", lambda chains: weigh(chains)._replace(log_evidence=float(next(evidences)))
+    )
+    assert bitl.sample_bitl(problem.counts, **options).info["rounds"] == 1700
+
+
+def test_a_single_run_has_a_length_of_its_own(monkeypatch):
+    monkeypatch.setattr(tempering, "ALONE", 700)
+    assert one_run(PROBLEMS[4], draws=30, rounds=None)[0].rounds == 700
+
+
 @pytest.mark.parametrize("price", [1.0, 0.5])
 def test_exchanges_at_the_wrong_price_are_caught(monkeypatch, price):
     """The rounds in plain Python, with the likelihoods that decide about exchanges as they are, and halved."""

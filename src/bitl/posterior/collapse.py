@@ -49,7 +49,13 @@ side of :math:`c`.
 
 **Ties.** At small :math:`\delta` rows are nearly one-hot, so values that differ by less than rounding error are
 common, and at :math:`\epsilon = 0` whether such a tie satisfies a constraint would be decided by noise. A miss
-small enough to pass the certificate counts as satisfied there, and therefore here.
+small enough to pass the certificate counts as satisfied there, and therefore here. Inside the sampler a row that leads
+to a state tied with :math:`c`, but for a gap :math:`g = c - V_j`, is decided by its second piece :math:`u`, at one of
+the states that are not tied, of which :math:`N_\pm` lie above and below, at most :math:`d` away:
+
+.. math:: P(\text{below}) = 1 - \kappa \frac{N_+}{N_+ + N_-} \ (g \ge 0), \quad
+          \kappa \frac{N_-}{N_+ + N_-} \ (g < 0), \qquad
+          \kappa = P(u > |g| / d) = 1 - (|g| / d)^{\delta (N_+ + N_-)} .
 
 Rejected rows of one state with the same :math:`\alpha` and reward form a *block* and share one :math:`F`.
 """
